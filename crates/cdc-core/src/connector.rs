@@ -1,0 +1,296 @@
+//! The contract between the engine and a sink.
+//!
+//! ```text
+//!            inspect ──► check* ──► claim ──► prepare* ─┐
+//!  (reads only)      (reads only)  (raises     │        │
+//!                                   the epoch) ▼        ▼
+//!                                        ┌── open transaction ◄──┐
+//!                                        │ write* | apply        │
+//!                                        └──► commit(tick) ──────┘
+//!                                              or rollback
+//! ```
+//!
+//! One thread, the *committer*, owns a sink and makes all calls, in this order. Ticks are committed in
+//! ascending order; one commit may cover several ticks, never half of one. `prepare` comes before the first
+//! batch of each shape of a table and again after each `apply`. Between `claim` and the end everything that
+//! reaches the target is in the open transaction, where the target has transactions: rows, schema changes
+//! where its DDL is transactional, the tick, its binding, the epoch check.
+//!
+//! Errors: *transient* ones have changed nothing (the transaction is rolled back); the committer replays the
+//! same ticks with back-off. *Definite* ones stop the pipeline with the target at the tick before.
+
+use crate::event::{Op, Origin};
+use crate::position::Binding;
+use crate::row::Row;
+use crate::schema::{Column, ColumnType, TableSchema};
+use crate::tick::Tick;
+use crate::Result;
+use std::sync::Arc;
+
+/// A table at a target, as a flow writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetTable {
+    /// Its name at the target.
+    pub name: String,
+    /// The shape of the rows that are written. The target may have more columns (lenient mode); a column
+    /// is found there by name.
+    pub schema: Arc<TableSchema>,
+    /// Indexes into the schema's columns that identify a row; never empty.
+    pub key: Vec<usize>,
+}
+
+/// What a sink wants to be given of a tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// At most one change per key and tick, deletes before upserts.
+    Net,
+    /// Every change, in the order of the source.
+    Log,
+}
+
+/// What is to become of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum TargetOp {
+    /// The key's row goes, if it is there.
+    Delete,
+    /// The key's row is `row`, whatever was there.
+    Upsert,
+}
+
+/// A change of one row of a target table.
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct TargetChange {
+    /// The tick it belongs to.
+    pub tick: Tick,
+    /// Its place in the tick.
+    pub ordinal: u64,
+    /// Delete or upsert.
+    pub op: TargetOp,
+    /// What happened at the source.
+    pub source_op: Op,
+    /// The key: the packed key columns.
+    pub key: Row,
+    /// The whole row of an upsert.
+    pub row: Option<Row>,
+    /// The row before, where the source gave it.
+    pub before: Option<Row>,
+    /// Index into the batch's origins.
+    pub origin: u32,
+}
+
+/// Changes of one table under one schema.
+#[derive(Debug, Clone)]
+pub struct TargetBatch {
+    /// The table.
+    pub table: Arc<TargetTable>,
+    /// Where the changes come from.
+    pub origins: Arc<[Origin]>,
+    /// The changes, in the order that [`Delivery`] says.
+    pub changes: Vec<TargetChange>,
+}
+
+/// A schema change to be made at a target, with the table as flows write it from then on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetSchemaChange {
+    /// Make the table.
+    CreateTable {
+        /// The table.
+        table: Arc<TargetTable>,
+    },
+    /// Append or insert a column; rows that are there read `default`.
+    AddColumn {
+        /// The table's name.
+        table: String,
+        /// The column as the target is to have it.
+        column: Column,
+    },
+    /// Rename a column.
+    RenameColumn {
+        /// The table's name.
+        table: String,
+        /// Until now.
+        from: String,
+        /// From now on.
+        to: String,
+    },
+    /// Drop a column.
+    DropColumn {
+        /// The table's name.
+        table: String,
+        /// Which.
+        column: String,
+    },
+    /// Change a column's type.
+    AlterColumnType {
+        /// The table's name.
+        table: String,
+        /// Which.
+        column: String,
+        /// Its new type.
+        ty: ColumnType,
+    },
+    /// Change whether a column may hold NULL.
+    AlterNullability {
+        /// The table's name.
+        table: String,
+        /// Which.
+        column: String,
+        /// May it hold NULL?
+        nullable: bool,
+    },
+    /// Delete all rows.
+    TruncateTable {
+        /// The table's name.
+        table: String,
+    },
+    /// Drop the table.
+    DropTable {
+        /// The table's name.
+        table: String,
+    },
+    /// Rename the table.
+    RenameTable {
+        /// Until now.
+        from: String,
+        /// From now on.
+        to: String,
+    },
+}
+
+/// Who writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobIdentity {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// The sink's name in the pipeline.
+    pub sink: String,
+    /// Made once, with the first checkpoint; ties a target's progress to the state folder.
+    pub job_id: String,
+    /// This run, for people: host and process id.
+    pub run: String,
+}
+
+/// Where a target says it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    /// The job that wrote it.
+    pub job_id: String,
+    /// The last tick committed; 0: none yet.
+    pub tick: Tick,
+    /// That tick's binding.
+    pub binding: Binding,
+}
+
+/// A target.
+pub trait Sink: Send {
+    /// What it wants to be given.
+    fn delivery(&self) -> Delivery;
+
+    /// Where it stands, without changing anything. `None` if it holds no progress of this pipeline and sink,
+    /// or cannot hold any (then the state folder's own progress counts, and it delivers at least once).
+    ///
+    /// # Errors
+    /// `TARGET_OPEN`, `TARGET_NOT_OURS`.
+    fn inspect(&mut self, job: &JobIdentity) -> Result<Option<Resume>>;
+
+    /// True if `commit` makes rows, tick and binding durable at once, so that `inspect` tells where it stands.
+    fn holds_progress(&self) -> bool;
+
+    /// Does a table that is already there take these rows? Changes nothing.
+    ///
+    /// # Errors
+    /// `TARGET_SHAPE`, with both shapes.
+    fn check(&mut self, table: &TargetTable) -> Result<()>;
+
+    /// Takes the target over: raises the epoch, so that no other run can commit from now on.
+    ///
+    /// # Errors
+    /// `TARGET_BUSY`, `TARGET_WRITE`.
+    fn claim(&mut self, job: &JobIdentity) -> Result<()>;
+
+    /// Makes ready to write rows of this shape; creates the table if it is not there.
+    ///
+    /// # Errors
+    /// `TARGET_SHAPE`, `TARGET_DDL`.
+    fn prepare(&mut self, table: &Arc<TargetTable>) -> Result<()>;
+
+    /// Writes changes into the open transaction, opening one if there is none.
+    ///
+    /// # Errors
+    /// `TARGET_WRITE` with table, key and the target's message; `TARGET_VALUE`.
+    fn write(&mut self, batch: &TargetBatch) -> Result<()>;
+
+    /// Makes a schema change; a change that the target already shows is no error.
+    ///
+    /// # Errors
+    /// `TARGET_DDL`, with both shapes and the statement.
+    fn apply(&mut self, change: &TargetSchemaChange) -> Result<()>;
+
+    /// Makes everything up to and including `tick` visible, at once, with its binding.
+    ///
+    /// # Errors
+    /// `TARGET_FENCED` if another run has claimed the target since: nothing is committed then.
+    fn commit(&mut self, tick: Tick, binding: &Binding) -> Result<()>;
+
+    /// Gives up what was written since the last commit.
+    fn rollback(&mut self);
+
+    /// What it has to tell at the end (the null sink's counts and checksums); lines for people.
+    fn summary(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// How a row of a target differs from what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Comparison {
+    /// It is equal.
+    Equal,
+    /// It is not there.
+    Missing,
+    /// These columns differ.
+    Differs(Vec<ColumnDifference>),
+}
+
+/// A value that is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnDifference {
+    /// The column.
+    pub column: String,
+    /// What it should be, as the target would show it.
+    pub expected: String,
+    /// What it is.
+    pub actual: String,
+}
+
+/// Reads a target back, for `cdc verify`. Never writes.
+pub trait TargetReader: Send {
+    /// The rows of a table; 0 if it is not there.
+    ///
+    /// # Errors
+    /// If the target cannot be read.
+    fn count(&mut self, table: &TargetTable) -> Result<u64>;
+
+    /// Compares rows with the target's rows of the same keys, one answer per row. Values are compared as
+    /// this sink writes them.
+    ///
+    /// # Errors
+    /// If the target cannot be read.
+    fn compare(&mut self, table: &TargetTable, rows: &[Row]) -> Result<Vec<Comparison>>;
+
+    /// Gives every key of the target's table as `encode_key` would encode it, and as text for people;
+    /// stops when told `false`.
+    ///
+    /// # Errors
+    /// If the target cannot be read.
+    fn scan_keys(
+        &mut self,
+        table: &TargetTable,
+        each: &mut dyn FnMut(Vec<u8>, String) -> bool,
+    ) -> Result<()>;
+
+    /// The key of a row, encoded as the target stores it.
+    fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8>;
+}

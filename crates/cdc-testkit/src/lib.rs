@@ -1,0 +1,11 @@
+//! What the tests of this workspace share, and what the demo and the benchmarks stand on.
+//!
+//! - [`servers`]: real database servers, each with its own data folder and port, ended with the test;
+//! - [`history`]: random transactions from several clients, repeatable by seed;
+//! - [`proxy`]: a connection that can be cut, refused, stalled or slowed;
+//! - [`markdown`]: cases written as prose, input and expected output.
+
+pub mod history;
+pub mod markdown;
+pub mod proxy;
+pub mod servers;

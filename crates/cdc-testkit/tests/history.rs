@@ -1,0 +1,60 @@
+//! Histories are repeatable, and do to a real server what they say.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use cdc_testkit::history::{History, HistoryOptions, Length};
+use cdc_testkit::servers::{Server, ServerOptions};
+
+fn options(seed: u64, database: &str) -> HistoryOptions {
+    HistoryOptions { seed, database: database.into(), tables: 4, ..HistoryOptions::default() }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_tables() -> Result<()> {
+    let server = Server::start(ServerOptions::default())?;
+    let mut contents = Vec::new();
+    for database in ["one", "two"] {
+        let options = HistoryOptions { ddl: true, ..options(4711, database) };
+        let mut history = History::create(&server, options)?;
+        history.run(&server, Length::Transactions(100))?;
+        history.run(&server, Length::Transactions(50))?;
+        assert_eq!(history.transactions(), 450);
+        assert_eq!(history.expected_rows(), history.actual_rows(&server)?);
+        let mut content = String::new();
+        for table in history.tables() {
+            content += &server.sql(&format!("USE {database}; SELECT * FROM {table} ORDER BY 1, 2"))?;
+            content += &server.sql(&format!("USE {database}; SHOW CREATE TABLE {table}"))?;
+        }
+        contents.push(content);
+    }
+    assert!(contents[0] == contents[1], "the tables differ");
+    Ok(())
+}
+
+#[test]
+fn seeds_run_without_errors() -> Result<()> {
+    let server = Server::start(ServerOptions::default())?;
+    for seed in 0..6 {
+        let options = HistoryOptions { ddl: seed % 2 == 0, ..options(seed, &format!("s{seed}")) };
+        let history = History::create(&server, options)?;
+        let history = history.start(&server, Length::Time(Duration::from_millis(500)))?.wait()?;
+        assert_eq!(history.expected_rows(), history.actual_rows(&server)?);
+        assert!(history.transactions() > 50, "{}", history.transactions());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_rate_is_kept_and_a_stop_is_heard() -> Result<()> {
+    let server = Server::start(ServerOptions::default())?;
+    let options = HistoryOptions { rate: Some(20), ..options(5, "slow") };
+    let running = History::create(&server, options)?.start(&server, Length::Transactions(1_000_000))?;
+    std::thread::sleep(Duration::from_millis(1000));
+    assert!(running.is_running());
+    running.stop();
+    let history = running.wait()?;
+    assert!((30..=90).contains(&history.transactions()), "{}", history.transactions());
+    assert_eq!(history.expected_rows(), history.actual_rows(&server)?);
+    Ok(())
+}
