@@ -34,9 +34,9 @@ impl Args {
 
     /// Takes `--name value` or `--name=value` wherever it stands.
     pub fn value(&mut self, name: &str) -> Result<Option<String>> {
-        let Some(at) =
-            self.0.iter().position(|arg| arg.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
-        else {
+        let Some(at) = self.0.iter().position(|arg| {
+            arg.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        }) else {
             return Ok(None);
         };
         let arg = self.0.remove(at);
@@ -57,9 +57,10 @@ impl Args {
         }
     }
 
-    /// All that is left.
-    pub fn rest(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.0)
+    /// Takes all that stands behind `--`.
+    pub fn after_dashes(&mut self) -> Vec<String> {
+        let at = self.0.iter().position(|arg| arg == "--");
+        at.map_or_else(Vec::new, |at| self.0.split_off(at).split_off(1))
     }
 
     /// Refuses what nobody took.

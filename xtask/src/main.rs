@@ -1,7 +1,12 @@
 //! `cargo xtask`: the tasks of this workspace. `cargo xtask help` lists them.
 
 mod args;
+mod bench;
+mod child;
+mod ci;
+mod demo;
 mod servers;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -11,6 +16,15 @@ use args::Args;
 const HELP: &str = "\
 usage: cargo xtask TASK
 
+  test                format, lints, documentation, layout, then all tests on real servers
+                      [--only-tests] [--skip-tests] [-- ARGUMENTS OF THE TEST RUNNER]
+  ci                  the same
+  tidy                which crate depends on which, no stray paths, no large files
+  demo                copy a shop while it is open, and compare every row: [--rows N] [--keep]
+                      [--cdc PROGRAM] [--pipeline FILE]
+  bench               speed against the server's own programs, into target/bench: [--quick]
+                      [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
+                      [--only NAME] [--cdc PROGRAM]
   servers             fetch a MySQL server into target/servers (Debian), or find one
   servers up          run one until Ctrl-C: [--port N] [--datadir DIR]
 ";
@@ -38,6 +52,13 @@ fn main() -> ExitCode {
 
 fn task(args: &mut Args) -> Result<()> {
     match args.next().as_deref() {
+        Some("test" | "ci") => ci::main(args),
+        Some("tidy") => {
+            args.finish()?;
+            tidy::main()
+        }
+        Some("demo") => demo::main(args),
+        Some("bench") => bench::main(args),
         Some("servers") => servers::main(args),
         None | Some("help" | "--help" | "-h") => {
             say!("{HELP}");

@@ -38,9 +38,25 @@ const ROOTS: &[&str] = &["mysql-server-core", "mysql-client-core"];
 /// library packages carry versions in their names. If this list ever falls short, the whole closure is
 /// taken instead.
 const LIBRARIES: &[&str] = &[
-    "libc6", "libgcc-s1", "libstdc++6", "libicu*", "libssl3*", "libzstd1", "zlib1g", "liblz4-1", "libaio1*",
-    "libnuma1", "libprotobuf-lite*", "libgoogle-perftools4*", "libunwind8", "liblzma5", "libedit2",
-    "libtinfo6", "libbsd0", "libmd0", "libxxhash0",
+    "libc6",
+    "libgcc-s1",
+    "libstdc++6",
+    "libicu*",
+    "libssl3*",
+    "libzstd1",
+    "zlib1g",
+    "liblz4-1",
+    "libaio1*",
+    "libnuma1",
+    "libprotobuf-lite*",
+    "libgoogle-perftools4*",
+    "libunwind8",
+    "liblzma5",
+    "libedit2",
+    "libtinfo6",
+    "libbsd0",
+    "libmd0",
+    "libxxhash0",
 ];
 
 /// The programs that get a launcher in `bin/`.
@@ -109,7 +125,7 @@ fn advice() -> String {
     let install = if cfg!(target_os = "macos") {
         "brew install mysql"
     } else if on_path("dnf").is_some() {
-        "dnf install mysql-server (or mysql8.4-server)"
+        "dnf install mysql8.4-server"
     } else if on_path("pacman").is_some() {
         "an AUR package of MySQL (Arch's own `mariadb` is not MySQL)"
     } else if on_path("zypper").is_some() {
@@ -120,7 +136,7 @@ fn advice() -> String {
         "apt-get install mysql-server-core, or set DEB_MIRROR= to a Debian mirror and install \
          debian-archive-keyring, and run this again"
     } else {
-        "MySQL 8.0 or later: server, `mysql` and `mysqlbinlog`"
+        "MySQL 8.4 or later: server, `mysql` and `mysqlbinlog`"
     };
     format!(
         "help: the tests run against a real MySQL server; on Debian `cargo xtask servers` fetches one\n\
@@ -145,7 +161,7 @@ fn up(args: &mut Args) -> Result<()> {
 }
 
 /// Blocks until SIGINT or SIGTERM.
-fn wait_for_interrupt() -> Result<()> {
+pub fn wait_for_interrupt() -> Result<()> {
     use nix::sys::signal::{SigSet, Signal};
     let mut set = SigSet::empty();
     set.add(Signal::SIGINT);

@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 /// A table at a target, as a flow writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TargetTable {
     /// Its name at the target.
     pub name: String,
@@ -113,6 +114,15 @@ pub enum TargetSchemaChange {
         /// Until now.
         from: String,
         /// From now on.
+        to: String,
+    },
+    /// Give one column the values of another, in every row.
+    FillColumn {
+        /// The table's name.
+        table: String,
+        /// The column that has them.
+        from: String,
+        /// The column that gets them.
         to: String,
     },
     /// Drop a column.

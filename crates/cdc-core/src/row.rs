@@ -140,6 +140,13 @@ impl RowBuilder {
         RowBuilder { buffer: vec![0, 0], count: 0 }
     }
 
+    /// An empty builder with room for a row of so many packed bytes.
+    pub fn with_capacity(bytes: usize) -> RowBuilder {
+        let mut buffer = Vec::with_capacity(bytes.max(2));
+        buffer.extend([0, 0]);
+        RowBuilder { buffer, count: 0 }
+    }
+
     /// The columns pushed since the last `finish`.
     pub fn len(&self) -> usize {
         usize::from(self.count)
@@ -188,6 +195,13 @@ impl RowBuilder {
             Value::Geometry(v) => self.push_geometry(v),
             Value::Vector(v) => self.push_vector(v),
         }
+    }
+
+    /// Appends a value of another row.
+    #[inline]
+    pub fn push_encoded(&mut self, value: Encoded<'_>) {
+        self.count += 1;
+        self.buffer.extend_from_slice(value.0);
     }
 
     fn tag(&mut self, tag: u8) {
@@ -309,6 +323,22 @@ impl RowBuilder {
     }
 }
 
+/// A value as it lies in a row. Equal values have equal bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Encoded<'a>(&'a [u8]);
+
+impl Encoded<'_> {
+    /// True for SQL NULL.
+    pub fn is_null(self) -> bool {
+        self.0.first() == Some(&tag::NULL)
+    }
+
+    /// True where the image does not hold the column.
+    pub fn is_absent(self) -> bool {
+        self.0.first() == Some(&tag::ABSENT)
+    }
+}
+
 /// The values of a row, from [`Row::iter`].
 #[derive(Debug, Clone)]
 pub struct RowIter<'a> {
@@ -318,8 +348,16 @@ pub struct RowIter<'a> {
 impl<'a> RowIter<'a> {
     /// Steps over the next value without looking at it.
     pub fn skip_value(&mut self) {
+        self.next_encoded();
+    }
+
+    /// The next value, not decoded: for copying it into another row ([`RowBuilder::push_encoded`]) or
+    /// comparing it for identity.
+    #[inline]
+    pub fn next_encoded(&mut self) -> Option<Encoded<'a>> {
         // A row is only made by `RowBuilder` or checked by `Row::from_bytes`.
-        checked_value(&mut self.rest);
+        let n = encoded_len(self.rest)?;
+        take(&mut self.rest, n).map(Encoded)
     }
 }
 
@@ -357,6 +395,26 @@ fn sized<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
         }
         shift += 7;
     }
+}
+
+/// The bytes of the value at the start of `rest`, without a look at what they mean.
+#[inline]
+fn encoded_len(rest: &[u8]) -> Option<usize> {
+    let head = match *rest.first()? {
+        tag::NULL | tag::ABSENT => return Some(1),
+        tag::INT | tag::UINT | tag::DOUBLE | tag::TIME | tag::DATETIME | tag::TIMESTAMP | tag::BIT => {
+            return Some(9);
+        }
+        tag::FLOAT | tag::DATE => return Some(5),
+        tag::YEAR => return Some(3),
+        tag::ENUM => 3,
+        tag::SET => 9,
+        _ => 1,
+    };
+    let mut after = rest.get(head..)?;
+    let whole = after.len();
+    sized(&mut after)?;
+    Some(head + whole - after.len())
 }
 
 fn text<'a>(rest: &mut &'a [u8]) -> Option<Cow<'a, str>> {
@@ -487,6 +545,11 @@ mod tests {
         for (i, value) in values.iter().enumerate() {
             assert_eq!(&row.get(i), value);
         }
+        let (mut encoded, mut copy) = (row.iter(), RowBuilder::new());
+        while let Some(value) = encoded.next_encoded() {
+            copy.push_encoded(value);
+        }
+        assert_eq!(copy.finish(), row);
         assert_eq!(Row::from_bytes(row.as_bytes()), Some(row.clone()));
         assert!(row.has_absent());
     }

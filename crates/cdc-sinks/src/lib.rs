@@ -1,1 +1,32 @@
-//! Header to come.
+//! The targets of cdc: SQLite, lines in a file, lines on standard output, and a target that only counts.
+//!
+//! A sink implements [`cdc_core::connector::Sink`]; [`registry`] finds it by the connector's word. What a
+//! reader of the target may rely on:
+//!
+//! | sink | delivery | after a crash | where it stands is kept |
+//! |---|---|---|---|
+//! | `sqlite` | net changes, one transaction of the target a commit | exactly once: rows, schema changes, tick and binding are one transaction, fenced by an epoch | in the target, `_cdc_progress` |
+//! | `jsonl` | every change, in the order of the source | at least once: a tick may come again whole; every line carries its tick | in the state folder |
+//! | `stdout` | every change, in the order of the source | at least once | in the state folder |
+//! | `null` | every change, read and summed up | starts counting anew | nowhere |
+//!
+//! The commit protocol and why it cannot lose, double or mix ticks is argued at the top of [`sqlite`].
+//!
+//! Absent on purpose: threads and retries. A sink does one thing when it is called, and says of each error
+//! whether another try may help; the committer of `cdc-runtime` waits and calls again.
+
+#[cfg(any(feature = "jsonl", feature = "stdout"))]
+mod format;
+#[cfg(feature = "jsonl")]
+pub mod jsonl;
+#[cfg(feature = "null")]
+pub mod null;
+pub mod registry;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(feature = "stdout")]
+pub mod stdout;
+#[cfg(any(feature = "sqlite", feature = "jsonl", feature = "stdout", feature = "null"))]
+mod text;
+
+pub use registry::{descriptors, open, reader};

@@ -246,8 +246,8 @@ struct Client {
     /// The next key that was never used.
     next: Key,
     transactions: u64,
-    /// Columns that were added to each table, by the one client that does so.
-    extra: Vec<Vec<String>>,
+    /// Columns that were added to each table, by the one client that does so: name and default.
+    extra: Vec<Vec<(String, &'static str)>>,
 }
 
 impl Client {
@@ -404,13 +404,7 @@ impl Client {
             rows.push(table.row(self.number, key, &mut self.rng));
             self.live[at].insert(key);
         }
-        _ = writeln!(
-            sql,
-            "INSERT INTO {} ({}) VALUES {};",
-            table.name,
-            table.column_list(),
-            rows.join(", ")
-        );
+        _ = writeln!(sql, "INSERT INTO {} ({}) VALUES {};", table.name, table.column_list(), rows.join(", "));
     }
 
     fn fresh_key(&mut self) -> Key {
@@ -435,25 +429,28 @@ impl Client {
         let drawn = (!extra.is_empty()).then(|| self.rng.random_range(0..extra.len()));
         match (self.rng.random_range(0..10), drawn) {
             (0..2, Some(old)) => {
-                _ = writeln!(sql, "ALTER TABLE {table} DROP COLUMN {};", extra.swap_remove(old));
+                _ = writeln!(sql, "ALTER TABLE {table} DROP COLUMN {};", extra.swap_remove(old).0);
             }
             (2..4, Some(old)) => {
-                let old = std::mem::replace(&mut extra[old], name.clone());
+                let old = std::mem::replace(&mut extra[old].0, name.clone());
                 _ = writeln!(sql, "ALTER TABLE {table} RENAME COLUMN {old} TO {name};");
             }
             (4..6, Some(old)) => {
-                let text = self.rng.random_range(100..200);
-                _ = writeln!(sql, "ALTER TABLE {table} MODIFY {} VARCHAR({text});", extra[old]);
+                // With the same default: rows that other clients insert before and after this must not
+                // differ, for their turns are not repeatable.
+                let (name, default) = &extra[old];
+                let length = self.rng.random_range(100..200);
+                _ = writeln!(sql, "ALTER TABLE {table} MODIFY {name} VARCHAR({length}){default};");
             }
             _ => {
                 let place = ["", " FIRST", " AFTER v"][self.rng.random_range(0..3)];
                 let default = ["", " DEFAULT 'grün'", " NOT NULL DEFAULT ''"][self.rng.random_range(0..3)];
                 _ = writeln!(sql, "ALTER TABLE {table} ADD COLUMN {name} VARCHAR(40){default}{place};");
-                extra.push(name);
+                extra.push((name, default));
             }
         }
         // values in the new shape, for rows that are there
-        if let Some(column) = self.extra[at].last() {
+        if let Some((column, _)) = self.extra[at].last() {
             let own = tables[at].own_rows(self.number);
             let number = self.transactions;
             _ = writeln!(sql, "UPDATE {table} SET {column} = 'n{number}' WHERE {own} LIMIT 20;");
@@ -508,7 +505,9 @@ impl Table {
     fn key_parts(&self, client: usize, key: Key) -> Vec<(&'static str, String)> {
         match self.key {
             KeyKind::Int => vec![("id", (client as u64 * KEYS_PER_CLIENT + key).to_string())],
-            KeyKind::Composite => vec![("a", client.to_string()), ("b", format!("'b-{}'", key % 97 + key * 100))],
+            KeyKind::Composite => {
+                vec![("a", client.to_string()), ("b", format!("'b-{}'", key % 97 + key * 100))]
+            }
             KeyKind::Text => vec![("id", format!("'k{client}-{key}-ключ'"))],
         }
     }
@@ -666,7 +665,9 @@ impl Kind {
             Kind::Double if extreme => {
                 pick(rng, &["0", "-0e0", "1.7976931348623157e308", "2.2250738585072014e-308", "0.1"])
             }
-            Kind::Double => format!("{:e}", (rng.random::<f64>() - 0.5) * 10f64.powi(rng.random_range(-20..20))),
+            Kind::Double => {
+                format!("{:e}", (rng.random::<f64>() - 0.5) * 10f64.powi(rng.random_range(-20..20)))
+            }
             // eighths are exact, so that the server and its readers print the same
             Kind::Float => format!("{}", f64::from(rng.random_range(-80_000..80_000)) / 8.0),
             Kind::Char => quoted(&text(rng, 12)),
@@ -705,8 +706,8 @@ impl Kind {
 /// Text without a final space: CHAR loses it, and so would a comparison.
 fn text(rng: &mut StdRng, most: usize) -> String {
     const CHARS: &[char] = &[
-        'a', 'b', 'c', 'x', 'y', 'z', 'E', 'N', '0', '7', ' ', '-', '_', '%', '\'', '"', '\\', '\t', '\n', ',',
-        ';', 'ä', 'ß', 'é', 'ж', '中', '文', '🦀', '👍',
+        'a', 'b', 'c', 'x', 'y', 'z', 'E', 'N', '0', '7', ' ', '-', '_', '%', '\'', '"', '\\', '\t', '\n',
+        ',', ';', 'ä', 'ß', 'é', 'ж', '中', '文', '🦀', '👍',
     ];
     let length = rng.random_range(0..=most);
     let text: String = (0..length).map(|_| CHARS[rng.random_range(0..CHARS.len())]).collect();
@@ -743,8 +744,7 @@ fn date(rng: &mut StdRng) -> String {
 
 fn clock(rng: &mut StdRng, digits: usize) -> String {
     let fraction = rng.random_range(0..10_u32.pow(digits as u32));
-    let (hour, minute, second) =
-        (rng.random_range(0..24), rng.random_range(0..60), rng.random_range(0..60));
+    let (hour, minute, second) = (rng.random_range(0..24), rng.random_range(0..60), rng.random_range(0..60));
     format!("{hour:02}:{minute:02}:{second:02}.{fraction:0digits$}")
 }
 

@@ -65,7 +65,7 @@ GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT, RELOAD, SHOW VIEW ON *.* TO
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServerKind {
-    /// MySQL 8.0 or later.
+    /// MySQL 8.4 or later.
     #[default]
     MySql,
 }
@@ -432,6 +432,11 @@ impl Server {
     /// Runs statements as root and returns their rows: tab between columns, newline after each row, with
     /// the client's escapes (`\t`, `\n`, `\\`, `NULL`). Ends at the first statement that fails.
     pub fn sql(&self, sql: &str) -> Result<String> {
+        text(self.sql_bytes(sql)?)
+    }
+
+    /// Like [`Server::sql`], for rows with bytes that are not UTF-8.
+    pub fn sql_bytes(&self, sql: &str) -> Result<Vec<u8>> {
         let command = self.socket_command("mysql")?;
         run_sql(command, sql)
     }
@@ -439,7 +444,7 @@ impl Server {
     /// Like [`Server::sql`], over TCP with another account.
     pub fn sql_as(&self, user: &str, password: &str, sql: &str) -> Result<String> {
         let command = self.client_command("mysql", user, password)?;
-        run_sql(command, sql)
+        text(run_sql(command, sql)?)
     }
 
     /// The options of the next [`Server::restart`]. Data folder and port stay as they were.
@@ -516,8 +521,7 @@ impl Server {
         }
         let errors = self.datadir.join("server.err");
         let errors_from = fs::metadata(&errors).map_or(0, |meta| meta.len());
-        let output =
-            OpenOptions::new().create(true).append(true).open(self.datadir.join("server.out"))?;
+        let output = OpenOptions::new().create(true).append(true).open(self.datadir.join("server.out"))?;
         let child = Command::new(&self.installation.server)
             .args(self.installation.common_options())
             .args(self.server_options())
@@ -742,7 +746,11 @@ fn unique_name() -> String {
     format!("{}-{}-{nanos:x}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn run_sql(mut command: Command, sql: &str) -> Result<String> {
+fn text(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).context("the client's output is not UTF-8; see `sql_bytes`")
+}
+
+fn run_sql(mut command: Command, sql: &str) -> Result<Vec<u8>> {
     command.args(["--skip-column-names", "--batch", "--default-character-set=utf8mb4"]);
     let mut child = command
         .stdin(Stdio::piped())
@@ -763,7 +771,7 @@ fn run_sql(mut command: Command, sql: &str) -> Result<String> {
         let message = String::from_utf8_lossy(&output.stderr);
         bail!("{}\nin: {}", message.trim(), shorten(sql));
     }
-    String::from_utf8(output.stdout).context("the client's output is not UTF-8")
+    Ok(output.stdout)
 }
 
 /// Runs a program to its end and returns what it printed.

@@ -1,3 +1,587 @@
 //! A flow bound to the schema of one of its tables: what happens to each row.
 //!
-//! (Being written: see the signatures.)
+//! # Registers
+//! A row is unpacked once into *registers*, the source's columns first. Each `where` reads them, each
+//! computed column is appended to them, and the output names those it is made of, so that no operator copies
+//! what it does not change. A flow whose output is the source's columns as they are gives out the row itself.
+//!
+//! # One change in, at most two out
+//! The same program is run over a row before and after a change; what it makes of them says what becomes of
+//! the target:
+//!
+//! | before \ after | filtered out | in, same key | in, another key |
+//! |---|---|---|---|
+//! | filtered out, or none | nothing | upsert | upsert |
+//! | in | delete | upsert | delete of the old key, upsert of the new |
+//!
+//! This is right because a program has no state and no function that gives another value the next time: the
+//! row before comes out as it did when it was written, so its key is the key that the target has. The one
+//! exception are `meta.op`, `meta.ts`, `meta.position` and `meta.gtid`, which are those of the change at
+//! hand; keys and filters made of them speak of changes, not of rows.
+//!
+//! An update that leaves the output as it was is an upsert all the same: the target may not have the row yet,
+//! since a chunk leaves out rows that the log has touched.
+
+pub use crate::expr::eval::RowMeta;
+
+use super::{ColumnName, FlowOp, FlowPlan, NamedExpr, SelectItem, TargetName, TemplatePart};
+use crate::connector::{TargetChange, TargetOp, TargetTable};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::error::{Error, Result};
+use crate::event::{Change, Op, Origin};
+use crate::expr::eval::{Binder, BoundExpr, ExprType, Scope, ScopeColumn, unknown_column};
+use crate::expr::{Expr, ExprKind};
+use crate::row::{Row, RowBuilder};
+use crate::schema::{Column, TableId, TableSchema, same_name};
+use crate::value::Value;
+use crate::codes;
+use std::sync::Arc;
+
+/// A flow bound to one table under one version of its schema.
+#[derive(Debug, Clone)]
+pub struct BoundFlow {
+    source: Arc<TableSchema>,
+    target: Arc<TargetTable>,
+    steps: Vec<Step>,
+    /// The register of each output column.
+    output: Vec<usize>,
+    passthrough: Vec<Option<usize>>,
+    /// The output is the source's row.
+    same_row: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Only rows for which it is true go on.
+    Where(BoundExpr),
+    /// Appends a register.
+    Compute(BoundExpr),
+}
+
+/// The name of the target table of a source table.
+///
+/// # Errors
+/// `TEMPLATE_GROUP` where a template names a group that the head's regular expression does not have, or gives
+/// an empty name.
+pub fn target_name(flow: &FlowPlan, table: &TableId) -> Result<String, Diagnostic> {
+    let parts = match &flow.target {
+        TargetName::SameAsSource => return Ok(table.table.to_string()),
+        TargetName::Fixed(name) => return Ok(name.clone()),
+        TargetName::Template(parts) => parts,
+    };
+    // a group of the table's pattern hides one of the database's, and both hide the words
+    let mut groups = flow.tables.database.as_ref().map(|d| d.captures(&table.database)).unwrap_or_default();
+    groups.extend(flow.tables.table.captures(&table.table));
+    let mut name = String::new();
+    for part in parts {
+        match part {
+            TemplatePart::Text(text) => name.push_str(text),
+            TemplatePart::Group(group) => match (groups.get(group), group.as_str()) {
+                (Some(caught), _) => name.push_str(caught),
+                (None, "table") => name.push_str(&table.table),
+                (None, "database") => name.push_str(&table.database),
+                (None, _) => {
+                    let mut known: Vec<&str> = groups.keys().map(String::as_str).collect();
+                    known.extend(["table", "database"]);
+                    let headline = format!("the name template uses the unknown group \"{group}\"");
+                    return Err(Diagnostic::error(codes::TEMPLATE_GROUP, headline)
+                        .at(flow.span.clone(), "")
+                        .help(format!("there are {}", known.join(", "))));
+                }
+            },
+        }
+    }
+    if name.is_empty() {
+        let headline = format!("the name template gives no name for table \"{table}\"");
+        return Err(Diagnostic::error(codes::TEMPLATE_GROUP, headline).at(flow.span.clone(), ""));
+    }
+    Ok(name)
+}
+
+/// Binds a flow to every one of these tables that it catches, and says what is wrong with it: each mistake
+/// once, however many tables show it.
+pub fn check_flow(flow: &FlowPlan, schemas: &[Arc<TableSchema>]) -> Vec<Diagnostic> {
+    let mut found: Vec<(Diagnostic, usize)> = Vec::new();
+    for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
+        let Err(diagnostics) = BoundFlow::bind(flow, schema) else { continue };
+        for diagnostic in diagnostics {
+            let place = |d: &Diagnostic| (d.code, d.labels.first().map(|l| l.span.clone()));
+            match found.iter_mut().find(|(f, _)| place(f) == place(&diagnostic)) {
+                Some((_, more)) => *more += 1,
+                None => found.push((diagnostic, 0)),
+            }
+        }
+    }
+    found
+        .into_iter()
+        .map(|(diagnostic, more)| match more {
+            0 => diagnostic,
+            1 => diagnostic.note("the same holds for another table"),
+            n => diagnostic.note(format!("the same holds for {n} other tables")),
+        })
+        .collect()
+}
+
+impl BoundFlow {
+    /// Binds a flow to one table under one version of its schema.
+    ///
+    /// # Errors
+    /// All that is wrong with it: unknown columns and functions, types that do not fit, two columns of one
+    /// name, no key.
+    pub fn bind(flow: &FlowPlan, schema: &Arc<TableSchema>) -> Result<BoundFlow, Vec<Diagnostic>> {
+        let mut shape = Shape::of(schema);
+        for op in &flow.ops {
+            shape.apply(op);
+        }
+        let key = shape.key(flow, schema);
+        let name = match target_name(flow, &schema.id) {
+            Ok(name) => name,
+            Err(diagnostic) => {
+                shape.errors.push(diagnostic);
+                String::new()
+            }
+        };
+        if !shape.errors.is_empty() {
+            return Err(shape.errors);
+        }
+        let output: Vec<usize> = shape.columns.iter().map(|c| c.register).collect();
+        let target = TargetTable {
+            schema: Arc::new(TableSchema {
+                id: TableId::new(flow.sink.as_str(), name.as_str()),
+                version: schema.version,
+                columns: shape.columns.iter().map(|c| c.column.clone()).collect(),
+                primary_key: key.clone(),
+                unique_keys: Vec::new(),
+                charset: schema.charset.clone(),
+                comment: schema.comment.clone(),
+            }),
+            name,
+            key,
+        };
+        Ok(BoundFlow {
+            same_row: output.len() == schema.columns.len() && output.iter().enumerate().all(|(i, r)| i == *r),
+            passthrough: output.iter().map(|r| (*r < schema.columns.len()).then_some(*r)).collect(),
+            source: schema.clone(),
+            target: Arc::new(target),
+            steps: shape.steps,
+            output,
+        })
+    }
+
+    /// The schema that it is bound to.
+    pub fn source(&self) -> &Arc<TableSchema> {
+        &self.source
+    }
+
+    /// The target table: its name, the shape of the rows, the key.
+    pub fn target(&self) -> &Arc<TargetTable> {
+        &self.target
+    }
+
+    /// For each output column, the source column that it is a plain copy of.
+    pub fn passthrough(&self) -> &[Option<usize>] {
+        &self.passthrough
+    }
+
+    /// True if every row comes out as it went in: nothing is filtered, computed, dropped or moved. Columns
+    /// may have other names.
+    pub fn is_identity(&self) -> bool {
+        self.same_row && self.steps.is_empty()
+    }
+
+    /// True if it may leave out rows.
+    pub fn filters(&self) -> bool {
+        self.steps.iter().any(|s| matches!(s, Step::Where(_)))
+    }
+
+    /// What comes of a row of the source; `None` if it is filtered out.
+    ///
+    /// # Errors
+    /// `PARTIAL_IMAGE`, `STRUCTURE_DIFFERS`, and what [`BoundExpr::eval`] meets; with table, row and position.
+    pub fn apply(&self, row: &Row, meta: &RowMeta<'_>) -> Result<Option<Row>> {
+        self.output_of(row, meta).map_err(|error| located(error, row, meta))
+    }
+
+    fn output_of(&self, row: &Row, meta: &RowMeta<'_>) -> Result<Option<Row>> {
+        let wanted = self.source.columns.len();
+        if row.len() != wanted {
+            let headline = format!("a row of {} values where the table has {wanted} columns", row.len());
+            return Err(Error::definite(codes::STRUCTURE_DIFFERS, headline));
+        }
+        if row.has_absent() {
+            return Err(Error::definite(codes::PARTIAL_IMAGE, "the row image does not hold all columns")
+                .help("set binlog_row_image = FULL at the source"));
+        }
+        if self.is_identity() {
+            return Ok(Some(row.clone()));
+        }
+        let mut registers: Vec<Value<'_>> = Vec::with_capacity(wanted + self.steps.len());
+        registers.extend(row.iter());
+        for step in &self.steps {
+            match step {
+                Step::Where(condition) => {
+                    if condition.eval_truth(&registers, meta)? != Some(true) {
+                        return Ok(None);
+                    }
+                }
+                Step::Compute(expr) => {
+                    let value = expr.eval(&registers, meta)?;
+                    registers.push(value);
+                }
+            }
+        }
+        if self.same_row {
+            return Ok(Some(row.clone()));
+        }
+        let mut builder = RowBuilder::new();
+        for register in &self.output {
+            builder.push(&registers[*register]);
+        }
+        Ok(Some(builder.finish()))
+    }
+
+    /// The packed key columns of an output row.
+    pub fn key_of(&self, output: &Row) -> Row {
+        let mut builder = RowBuilder::new();
+        match self.target.key[..] {
+            [one] => builder.push(&output.get(one)),
+            ref many => {
+                let values: Vec<_> = output.iter().collect();
+                many.iter().for_each(|i| builder.push(&values[*i]));
+            }
+        }
+        builder.finish()
+    }
+
+    fn checked_key_of(&self, output: &Row, source: &Row, meta: &RowMeta<'_>) -> Result<Row> {
+        let key = self.key_of(output);
+        if let Some(place) = key.iter().position(|v| v.is_null()) {
+            let column = &self.target.schema.columns[self.target.key[place]].name;
+            let headline =
+                format!("the key column \"{column}\" of target table \"{}\" is NULL", self.target.name);
+            let error = Error::definite(codes::KEY_COLUMN_NULL, headline)
+                .help("name other columns in `key (...)`, or leave the row out with `where`");
+            return Err(located(error, source, meta));
+        }
+        Ok(key)
+    }
+
+    /// What a change of the source changes at the target: appends none, one or two changes, of this tick and
+    /// ordinal. `origin` is where the change comes from, `origin_index` its place in the batch that `out` is
+    /// for.
+    ///
+    /// # Errors
+    /// As [`BoundFlow::apply`]; `KEY_COLUMN_NULL`. Nothing has been appended then.
+    pub fn changes(
+        &self,
+        change: &Change,
+        origin: &Origin,
+        origin_index: u32,
+        out: &mut Vec<TargetChange>,
+    ) -> Result<()> {
+        let meta = RowMeta { op: change.op, table: &self.source.id, origin };
+        let wants = |op: Op| change.op == Op::Update || change.op == op;
+        let before = match (&change.before, wants(Op::Delete)) {
+            (Some(row), true) => self.keyed(row, &meta)?,
+            (None, true) => return Err(self.image_missing("before", &meta)),
+            _ => None,
+        };
+        let after = match (&change.after, change.op != Op::Delete) {
+            (Some(row), true) => self.keyed(row, &meta)?,
+            (None, true) => return Err(self.image_missing("after", &meta)),
+            _ => None,
+        };
+        let target_change = |op, key, row, before| TargetChange {
+            tick: change.tick,
+            ordinal: change.ordinal,
+            op,
+            source_op: change.op,
+            key,
+            row,
+            before,
+            origin: origin_index,
+        };
+        match (before, after) {
+            (None, None) => {}
+            (Some((key, row)), None) => out.push(target_change(TargetOp::Delete, key, None, Some(row))),
+            (None, Some((key, row))) => out.push(target_change(TargetOp::Upsert, key, Some(row), None)),
+            // equal keys have equal bytes
+            (Some((old, before)), Some((new, row))) if old == new => {
+                out.push(target_change(TargetOp::Upsert, new, Some(row), Some(before)));
+            }
+            (Some((old, before)), Some((new, row))) => {
+                out.push(target_change(TargetOp::Delete, old, None, Some(before)));
+                out.push(target_change(TargetOp::Upsert, new, Some(row), None));
+            }
+        }
+        Ok(())
+    }
+
+    fn keyed(&self, row: &Row, meta: &RowMeta<'_>) -> Result<Option<(Row, Row)>> {
+        let Some(output) = self.apply(row, meta)? else { return Ok(None) };
+        Ok(Some((self.checked_key_of(&output, row, meta)?, output)))
+    }
+
+    fn image_missing(&self, which: &str, meta: &RowMeta<'_>) -> Error {
+        let headline = format!("a change without the row {which} it");
+        Error::definite(codes::PARTIAL_IMAGE, headline)
+            .note(place_of(meta))
+            .help("set binlog_row_image = FULL at the source")
+    }
+}
+
+fn place_of(meta: &RowMeta<'_>) -> String {
+    let origin = meta.origin;
+    let gtid = if origin.gtid.is_empty() { String::new() } else { format!(", GTID {}", origin.gtid) };
+    format!("table \"{}\", at {}:{}{gtid}", meta.table, origin.file, origin.offset)
+}
+
+/// The longest picture of a row in a message.
+const MAX_ROW_TEXT: usize = 300;
+
+fn located(error: Error, row: &Row, meta: &RowMeta<'_>) -> Error {
+    let mut text = format!("{row:?}");
+    if let Some((end, _)) = text.char_indices().nth(MAX_ROW_TEXT) {
+        text.truncate(end);
+        text.push_str(" ..");
+    }
+    error.note(place_of(meta)).note(format!("row {text}"))
+}
+
+/// The columns at one point of a flow.
+struct Shape<'s> {
+    table: &'s TableId,
+    columns: Vec<ShapeColumn>,
+    registers: usize,
+    steps: Vec<Step>,
+    errors: Vec<Diagnostic>,
+}
+
+#[derive(Clone)]
+struct ShapeColumn {
+    column: Column,
+    ty: ExprType,
+    register: usize,
+}
+
+impl<'s> Shape<'s> {
+    fn of(schema: &'s TableSchema) -> Shape<'s> {
+        let column = |(register, c): (usize, &Column)| ShapeColumn {
+            column: c.clone(),
+            ty: ExprType::new(c.ty.clone(), c.nullable),
+            register,
+        };
+        Shape {
+            table: &schema.id,
+            columns: schema.columns.iter().enumerate().map(column).collect(),
+            registers: schema.columns.len(),
+            steps: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, op: &FlowOp) {
+        match op {
+            FlowOp::Where(condition) => {
+                if let Some(bound) = self.bound(condition, true) {
+                    self.steps.push(Step::Where(bound));
+                }
+            }
+            FlowOp::Select(items) => self.select(items),
+            FlowOp::Extend(added) => {
+                // all of them see the columns from before
+                let added: Vec<_> = added.iter().map(|item| (self.computed(item), item.expr.span.clone())).collect();
+                for (column, span) in added {
+                    self.push(column, &span);
+                }
+            }
+            FlowOp::Drop(names) => {
+                let dropped: Vec<usize> = names.iter().filter_map(|n| self.find(n)).collect();
+                let mut index = 0;
+                self.columns.retain(|_| {
+                    index += 1;
+                    !dropped.contains(&(index - 1))
+                });
+            }
+            FlowOp::Rename(pairs) => self.rename(pairs),
+        }
+    }
+
+    fn bound(&mut self, expr: &Expr, as_condition: bool) -> Option<BoundExpr> {
+        let column = |c: &ShapeColumn| ScopeColumn {
+            name: c.column.name.clone(),
+            index: c.register,
+            ty: c.ty.clone(),
+        };
+        let scope = Scope { table: self.table, columns: self.columns.iter().map(column).collect() };
+        let mut binder = Binder::new(&scope);
+        let bound = if as_condition { binder.condition(expr) } else { binder.bind(expr) };
+        match binder.finish(bound) {
+            Ok(bound) => Some(bound),
+            Err(errors) => {
+                self.errors.extend(errors);
+                None
+            }
+        }
+    }
+
+    fn find(&mut self, name: &ColumnName) -> Option<usize> {
+        let found = self.columns.iter().position(|c| same_name(&c.column.name, &name.name));
+        if found.is_none() {
+            let names = self.columns.iter().map(|c| &*c.column.name);
+            let of = format!("\"{}\"", self.table);
+            let diagnostic = unknown_column(&name.name, &name.span, &of, names);
+            self.errors.push(diagnostic);
+        }
+        found
+    }
+
+    fn select(&mut self, items: &[SelectItem]) {
+        let mut selected: Vec<(ShapeColumn, Span)> = Vec::new();
+        for item in items {
+            match item {
+                SelectItem::Star { except } => {
+                    let left_out: Vec<usize> = except.iter().filter_map(|n| self.find(n)).collect();
+                    let span = except.first().map_or(0..0, |n| n.span.clone());
+                    for (i, column) in self.columns.iter().enumerate() {
+                        if !left_out.contains(&i) {
+                            selected.push((column.clone(), span.clone()));
+                        }
+                    }
+                }
+                SelectItem::Expr(item) => {
+                    let span = item.expr.span.clone();
+                    selected.push((self.computed(item), span));
+                }
+            }
+        }
+        self.columns.clear();
+        let mut spans: Vec<Span> = Vec::new();
+        for (column, span) in selected {
+            // a `*` has no place of its own: the mistake is then shown at the column that was there before
+            let before = self.columns.iter().position(|c| same_name(&c.column.name, &column.column.name));
+            let place = match before {
+                Some(i) if span.is_empty() => spans[i].clone(),
+                _ => span.clone(),
+            };
+            if self.push(column, &place) {
+                spans.push(span);
+            }
+        }
+    }
+
+    /// The column of a named expression: a plain copy keeps all that is known of the column. One that was
+    /// refused counts as a NULL, so that what uses it is not refused as well.
+    fn computed(&mut self, item: &NamedExpr) -> ShapeColumn {
+        if let ExprKind::Column(name) = &item.expr.kind
+            && let Some(copied) = self.columns.iter().find(|c| same_name(&c.column.name, name))
+        {
+            let mut copy = copied.clone();
+            copy.column.name = item.name.as_str().into();
+            return copy;
+        }
+        let (ty, register) = match self.bound(&item.expr, false) {
+            Some(bound) => {
+                let ty = bound.ty().clone();
+                self.steps.push(Step::Compute(bound));
+                self.registers += 1;
+                (ty, self.registers - 1)
+            }
+            None => (ExprType::null(), usize::MAX),
+        };
+        let mut column = Column::new(item.name.as_str(), ty.column_type());
+        column.nullable = ty.nullable;
+        ShapeColumn { column, ty, register }
+    }
+
+    /// False if there is a column of that name already.
+    fn push(&mut self, column: ShapeColumn, span: &Span) -> bool {
+        let name = column.column.name.clone();
+        if self.columns.iter().any(|c| same_name(&c.column.name, &name)) {
+            self.errors.push(duplicate_column(&name, span));
+            return false;
+        }
+        self.columns.push(column);
+        true
+    }
+
+    /// All renames happen at once, so two columns can change names.
+    fn rename(&mut self, pairs: &[(ColumnName, String)]) {
+        let found: Vec<_> = pairs.iter().map(|(old, new)| (self.find(old), new, &old.span)).collect();
+        for (index, new, _) in &found {
+            if let Some(index) = index {
+                self.columns[*index].column.name = new.as_str().into();
+            }
+        }
+        for (index, new, span) in found {
+            let twice = self.columns.iter().filter(|c| same_name(&c.column.name, new)).count() > 1;
+            if index.is_some() && twice {
+                self.errors.push(duplicate_column(new, span));
+            }
+        }
+    }
+
+    /// The indexes of the key among the columns of the result.
+    fn key(&mut self, flow: &FlowPlan, schema: &TableSchema) -> Vec<usize> {
+        match &flow.key {
+            Some(names) => self.stated_key(names, flow),
+            None => self.inherited_key(flow, schema),
+        }
+    }
+
+    fn stated_key(&mut self, names: &[String], flow: &FlowPlan) -> Vec<usize> {
+        let mut key = Vec::new();
+        for name in names {
+            match self.columns.iter().position(|c| same_name(&c.column.name, name)) {
+                Some(index) if key.contains(&index) => {
+                    self.errors.push(duplicate_column(name, &flow.span));
+                }
+                Some(index) => key.push(index),
+                None => {
+                    let columns = self.columns.iter().map(|c| &*c.column.name);
+                    let of = format!("the result of the flow from \"{}\", in its key", self.table);
+                    let diagnostic = unknown_column(name, &flow.span, &of, columns);
+                    self.errors.push(diagnostic);
+                }
+            }
+        }
+        if names.is_empty() {
+            let diagnostic = Diagnostic::error(codes::NO_KEY, "the key names no column");
+            self.errors.push(diagnostic.at(flow.span.clone(), "").help("name one or more columns in `key (...)`"));
+        }
+        key
+    }
+
+    fn inherited_key(&mut self, flow: &FlowPlan, schema: &TableSchema) -> Vec<usize> {
+        let help = "name the columns that identify a row of the target with `key (...)`";
+        let Some(source_key) = schema.key() else {
+            let headline = format!("table \"{}\" has no primary key", schema.id);
+            let diagnostic = Diagnostic::error(codes::NO_KEY, headline).at(flow.span.clone(), "");
+            self.errors.push(
+                diagnostic.note("it has no unique key over columns that are all NOT NULL either").help(help),
+            );
+            return Vec::new();
+        };
+        let mut key = Vec::new();
+        for &register in source_key {
+            match self.columns.iter().position(|c| c.register == register) {
+                Some(index) => key.push(index),
+                None => {
+                    let name = schema.columns.get(register).map_or("", |c| &c.name);
+                    let headline =
+                        format!("the key column \"{name}\" of \"{}\" does not reach the target", schema.id);
+                    let diagnostic = Diagnostic::error(codes::NO_KEY, headline).at(flow.span.clone(), "");
+                    self.errors.push(diagnostic.help(format!("keep the column, or {help}")));
+                    return Vec::new();
+                }
+            }
+        }
+        key
+    }
+}
+
+fn duplicate_column(name: &str, span: &Span) -> Diagnostic {
+    Diagnostic::error(codes::DUPLICATE_COLUMN, format!("two columns are named \"{name}\""))
+        .at(span.clone(), "")
+        .help("give one of them another name with `as`, or leave one out with `* except (...)`")
+}

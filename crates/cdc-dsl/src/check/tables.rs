@@ -1,0 +1,139 @@
+//! Flows against the tables that are known: those of the source's `schema` file.
+//!
+//! Every table that a flow meets is checked by itself. What is wrong with several of them for the same
+//! reason, at the same place, is reported once, for the first.
+
+use super::columns::{Columns, Walk};
+use crate::ast::{OptionValue, OptionValueKind};
+use crate::lower::{LoweredFlow, Pipeline, SourceInfo, exact_table};
+use crate::resolve::Scope;
+use crate::suggest::help_for;
+use cdc_core::diagnostic::{Diagnostic, codes};
+use cdc_core::plan::pattern::TableSet;
+use cdc_core::schema::TableSchema;
+
+/// The tables of a schema file that a source covers; says which of its patterns cover none.
+pub(crate) fn covered(
+    source: &str,
+    all: Vec<TableSchema>,
+    set: Option<&TableSet>,
+    written: Option<&OptionValue>,
+    scope: &mut Scope<'_>,
+) -> Vec<TableSchema> {
+    let Some(set) = set else { return all };
+    let tables: Vec<TableSchema> = all.into_iter().filter(|t| set.contains(&t.id)).collect();
+    let span = written.map_or(0..0, |v| v.span.range());
+    if tables.is_empty() {
+        scope.report(
+            Diagnostic::error(codes::NO_TABLES, format!("\"tables\" of \"{source}\" covers no table of its schema file"))
+                .at(span, "")
+                .help("write \"database.table\" with * and ?; names compare with their letter case"),
+        );
+        return tables;
+    }
+    for pattern in set.unmatched(tables.iter().map(|t| &t.id)) {
+        let place = written.and_then(|v| match &v.kind {
+            OptionValueKind::List(items) => items.iter().find(|i| is_text(i, &pattern)).map(|i| i.span.range()),
+            _ => None,
+        });
+        scope.report(
+            Diagnostic::warning(
+                codes::PATTERN_MATCHES_NOTHING,
+                format!("pattern \"{pattern}\" matches no table of the schema file"),
+            )
+            .at(place.unwrap_or(span.clone()), ""),
+        );
+    }
+    tables
+}
+
+fn is_text(value: &OptionValue, text: &str) -> bool {
+    matches!(&value.kind, OptionValueKind::Text(t)
+        if matches!(t.parts.as_slice(), [crate::ast::TextPart::Literal(l)] if l == text))
+}
+
+/// Checks the columns, types and keys of a flow, for each table that it may meet.
+pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], pipeline: &Pipeline, scope: &mut Scope<'_>) {
+    let Some(source) = sources.get(lowered.source) else { return };
+    let Some(schemas) = &source.schemas else {
+        let open = Columns::Open { gone: Vec::new(), added: Vec::new() };
+        let walk = walk(lowered, open);
+        scope.diagnostics.extend(walk.diagnostics);
+        return;
+    };
+    let tables: Vec<&TableSchema> = schemas.iter().filter(|t| lowered.plan.tables.matches(&t.id)).collect();
+    if tables.is_empty() {
+        return matches_nothing(lowered, source, schemas, scope);
+    }
+    let mut reported: Vec<Diagnostic> = Vec::new();
+    for table in &tables {
+        let names = table.columns.iter().map(|c| c.name.to_string()).collect();
+        let mut found = walk(lowered, Columns::Known(names)).diagnostics;
+        if found.is_empty() && table.key().is_none() && lowered.flow.key.is_none() {
+            found.push(no_key(lowered, table));
+        }
+        if found.is_empty() {
+            found = super::bind::bind(lowered, table, pipeline);
+        }
+        for d in found {
+            let same = |r: &Diagnostic| r.code == d.code && r.labels.first() == d.labels.first();
+            // each table without a key is its own mistake
+            if d.code == codes::NO_KEY || !reported.iter().any(same) {
+                let d = if tables.len() > 1 && d.code != codes::NO_KEY {
+                    d.note(format!("for table \"{}\"", table.id))
+                } else {
+                    d
+                };
+                reported.push(d);
+            }
+        }
+    }
+    scope.diagnostics.extend(reported);
+}
+
+fn walk(lowered: &LoweredFlow<'_>, columns: Columns) -> Walk {
+    let mut walk = Walk::new(columns);
+    for op in &lowered.flow.ops {
+        walk.op(op);
+    }
+    // behind a mistake the columns are not sure any more
+    if walk.diagnostics.is_empty() {
+        for name in lowered.flow.key.iter().flatten() {
+            walk.column(name);
+        }
+    }
+    walk
+}
+
+fn matches_nothing(lowered: &LoweredFlow<'_>, source: &SourceInfo, schemas: &[TableSchema], scope: &mut Scope<'_>) {
+    let place = lowered.flow.head.span.range();
+    // a file that covers no table was reported
+    if schemas.is_empty() {
+        return;
+    }
+    let Some(table) = exact_table(&lowered.plan.tables, source) else {
+        let headline = format!("this matches no table of \"{}\"", source.plan.name);
+        scope.report(Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, headline).at(place, ""));
+        return;
+    };
+    let names: Vec<&str> =
+        schemas.iter().filter(|t| t.id.database == table.database).map(|t| &*t.id.table).collect();
+    let mut d = Diagnostic::error(codes::UNKNOWN_TABLE, format!("unknown table \"{table}\"")).at(place, "");
+    d.help.extend(help_for(&table.table, "the schema file has", &names));
+    scope.report(d);
+}
+
+fn no_key(lowered: &LoweredFlow<'_>, table: &TableSchema) -> Diagnostic {
+    let head = &lowered.flow.head;
+    let source = &head.root.text;
+    let d = Diagnostic::error(codes::NO_KEY, format!("table \"{}\" has no key", table.id))
+        .at(head.span.range(), "");
+    if lowered.plan.tables.table.is_exact() {
+        d.help("say which columns identify a row: => target key (..)")
+    } else {
+        d.help(format!(
+            "leave it out of {source}: tables = [.., \"!{}\"]; or copy it by a flow of its own with key (..)",
+            table.id
+        ))
+    }
+}

@@ -1,0 +1,167 @@
+//! Who writes which target table.
+//!
+//! Known tables are those of the schema files and those that a flow names exactly. Each flow is asked what
+//! each of them would be called at its sink; two tables that meet under one name are a mistake, unless every
+//! flow that leads there names that target itself. Flows that name one target must agree on its key.
+
+use crate::ast::Span;
+use crate::lower::{LoweredFlow, SourceInfo, exact_table};
+use crate::resolve::Scope;
+use cdc_core::diagnostic::{Diagnostic, codes};
+use cdc_core::plan::{TargetName, TemplatePart};
+use cdc_core::schema::{TableId, same_name};
+
+struct Arrival<'f> {
+    flow: &'f LoweredFlow<'f>,
+    source: usize,
+    table: TableId,
+    /// The columns of the key, where they are known.
+    key: Option<Vec<String>>,
+}
+
+/// Checks all flows together.
+pub(crate) fn targets(flows: &[LoweredFlow<'_>], sources: &[SourceInfo], scope: &mut Scope<'_>) {
+    let mut arrivals: Vec<(&str, String, Arrival<'_>)> = Vec::new();
+    for flow in flows {
+        for table in known_tables(flow, flows, sources) {
+            if let Some(name) = target_of(flow, &table) {
+                let key = key_of(flow, &table, sources);
+                arrivals.push((&flow.plan.sink, name, Arrival { flow, source: flow.source, table, key }));
+            }
+        }
+    }
+    let mut done: Vec<(&str, &str)> = Vec::new();
+    for (sink, name, _) in &arrivals {
+        if done.contains(&(sink, name)) {
+            continue;
+        }
+        done.push((sink, name));
+        let here: Vec<&Arrival<'_>> =
+            arrivals.iter().filter(|(s, n, _)| s == sink && n == name).map(|(_, _, a)| a).collect();
+        collision(sink, name, &here, scope);
+    }
+    keys(flows, &arrivals, scope);
+}
+
+/// The tables that a flow is known to meet.
+fn known_tables(flow: &LoweredFlow<'_>, flows: &[LoweredFlow<'_>], sources: &[SourceInfo]) -> Vec<TableId> {
+    let Some(source) = sources.get(flow.source) else { return Vec::new() };
+    let mut tables: Vec<TableId> = source.schemas.iter().flatten().map(|t| t.id.clone()).collect();
+    let named = flows.iter().filter(|f| f.source == flow.source);
+    for table in named.filter_map(|f| exact_table(&f.plan.tables, source)) {
+        if !tables.contains(&table) {
+            tables.push(table);
+        }
+    }
+    tables.retain(|t| flow.plan.tables.matches(t));
+    tables
+}
+
+fn target_of(flow: &LoweredFlow<'_>, table: &TableId) -> Option<String> {
+    match &flow.plan.target {
+        TargetName::SameAsSource => Some(table.table.to_string()),
+        TargetName::Fixed(name) => Some(name.clone()),
+        TargetName::Template(parts) => {
+            let pattern = &flow.plan.tables;
+            let mut caught = pattern.table.captures(&table.table);
+            caught.extend(pattern.database.iter().flat_map(|d| d.captures(&table.database)));
+            let mut name = String::new();
+            for part in parts {
+                match part {
+                    TemplatePart::Text(text) => name.push_str(text),
+                    TemplatePart::Group(group) => match (caught.get(group), group.as_str()) {
+                        (Some(text), _) => name.push_str(text),
+                        (None, "table") => name.push_str(&table.table),
+                        (None, "database") => name.push_str(&table.database),
+                        _ => return None,
+                    },
+                }
+            }
+            Some(name)
+        }
+    }
+}
+
+/// The key that rows of this table have at the target, as far as it can be seen.
+fn key_of(flow: &LoweredFlow<'_>, table: &TableId, sources: &[SourceInfo]) -> Option<Vec<String>> {
+    if let Some(key) = &flow.plan.key {
+        return Some(key.clone());
+    }
+    // an operator may rename a column of the key
+    if !flow.plan.ops.is_empty() {
+        return None;
+    }
+    let schema = sources.get(flow.source)?.schemas.iter().flatten().find(|t| t.id == *table)?;
+    Some(schema.key()?.iter().map(|i| schema.columns[*i].name.to_string()).collect())
+}
+
+fn target_span(flow: &LoweredFlow<'_>) -> Span {
+    flow.flow.target.span
+}
+
+fn collision(sink: &str, name: &str, here: &[&Arrival<'_>], scope: &mut Scope<'_>) {
+    let is_named = |a: &Arrival<'_>| matches!(a.flow.plan.target, TargetName::Fixed(_));
+    let Some(first) = here.first() else { return };
+    let same_flow = |a: &Arrival<'_>| std::ptr::eq(a.flow, first.flow);
+    // the first other arrival such that one of both is not by name
+    let Some(other) = here.iter().skip(1).find(|a| !is_named(a) || !is_named(first)) else { return };
+    let table = |a: &Arrival<'_>| format!("\"{}\"", a.table);
+    let same_table = first.source == other.source && first.table == other.table;
+    let headline = if same_table {
+        format!("two flows write table {} to \"{sink}.{name}\"", table(first))
+    } else {
+        format!("tables {} and {} meet in \"{sink}.{name}\"", table(first), table(other))
+    };
+    let mut d = Diagnostic::error(codes::TARGET_COLLISION, headline).at(target_span(other.flow).range(), "");
+    if !same_flow(other) {
+        d = d.at(target_span(first.flow).range(), "and here");
+    }
+    let help = if same_table {
+        "leave the table out of one of them, or write to another target".to_owned()
+    } else {
+        format!(
+            "to put them into one table, name it in each flow: => {sink}.{name}; else put the database in: \
+             => {sink}.\"{{database}}_{{table}}\""
+        )
+    };
+    scope.report(d.help(help));
+}
+
+/// Two flows that name one target, with keys that are known to differ.
+fn keys(flows: &[LoweredFlow<'_>], arrivals: &[(&str, String, Arrival<'_>)], scope: &mut Scope<'_>) {
+    let key_by_flow = |flow: &LoweredFlow<'_>| -> Option<Vec<String>> {
+        flow.plan.key.clone().or_else(|| {
+            arrivals.iter().find(|(_, _, a)| std::ptr::eq(a.flow, flow)).and_then(|(_, _, a)| a.key.clone())
+        })
+    };
+    for (i, flow) in flows.iter().enumerate() {
+        let TargetName::Fixed(name) = &flow.plan.target else { continue };
+        let earlier = flows[..i].iter().find(|f| {
+            f.plan.sink == flow.plan.sink && matches!(&f.plan.target, TargetName::Fixed(n) if n == name)
+        });
+        let Some(earlier) = earlier else { continue };
+        let (Some(a), Some(b)) = (key_by_flow(earlier), key_by_flow(flow)) else { continue };
+        // the order of a key's columns does not matter to what it identifies
+        let within = |x: &[String], y: &[String]| x.iter().all(|c| y.iter().any(|d| same_name(c, d)));
+        if a.len() == b.len() && within(&a, &b) {
+            continue;
+        }
+        let place = |f: &LoweredFlow<'_>| {
+            let names = f.flow.key.as_deref().unwrap_or_default();
+            match (names.first(), names.last()) {
+                (Some(first), Some(last)) => first.span.to(last.span).range(),
+                _ => f.flow.target.span.range(),
+            }
+        };
+        let sink = &flow.plan.sink;
+        scope.report(
+            Diagnostic::error(
+                codes::KEY_CONFLICT,
+                format!("two flows write \"{sink}.{name}\" with different keys"),
+            )
+            .at(place(flow), format!("here ({})", b.join(", ")))
+            .at(place(earlier), format!("here ({})", a.join(", ")))
+            .help("write the same key (..) in both flows, or another target in one of them"),
+        );
+    }
+}

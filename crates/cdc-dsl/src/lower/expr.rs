@@ -1,0 +1,291 @@
+//! Expressions to expressions: qualifiers resolved, parameters put in as values, constants read.
+//!
+//! Whether columns exist and types fit is another question, answered by [`check`](crate::check) once for
+//! each table that a flow may meet.
+
+use super::literal;
+use crate::ast::{Expr, ExprKind, Name, Span, TypeName, UnaryOp};
+use crate::resolve::Scope;
+use crate::suggest::help_for;
+use cdc_core::diagnostic::{Code, Diagnostic, codes};
+use cdc_core::expr::{CastType, Expr as Lowered, ExprKind as Kind, MetaField};
+use cdc_core::value::Value;
+use std::borrow::Cow;
+
+/// What may stand before the dot of a column.
+pub(crate) struct Qualifiers<'f> {
+    /// The alias, else the table's name where it is one name; `None` where it is a pattern.
+    pub table: Option<&'f str>,
+}
+
+/// Functions that need a group of rows.
+pub(crate) const AGGREGATES: &[&str] = &[
+    "avg", "bit_and", "bit_or", "bit_xor", "count", "group_concat", "json_arrayagg", "json_objectagg", "max",
+    "min", "std", "stddev", "sum", "variance",
+];
+
+/// Lowers an expression; `None` if something in it was reported.
+pub(crate) fn lower_expr(scope: &mut Scope<'_>, expr: &Expr, qualifiers: &Qualifiers<'_>) -> Option<Lowered> {
+    Lowering { scope, qualifiers }.expr(expr)
+}
+
+struct Lowering<'s, 'a, 'q> {
+    scope: &'s mut Scope<'a>,
+    qualifiers: &'q Qualifiers<'q>,
+}
+
+impl Lowering<'_, '_, '_> {
+    fn error(&mut self, code: Code, headline: impl Into<String>, span: Span, label: &str) -> Option<Kind> {
+        self.scope.report(Diagnostic::error(code, headline).at(span.range(), label));
+        None
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Option<Lowered> {
+        let kind = self.kind(expr)?;
+        Some(Lowered { kind, span: expr.span.range() })
+    }
+
+    fn boxed(&mut self, expr: &Expr) -> Option<Box<Lowered>> {
+        self.expr(expr).map(Box::new)
+    }
+
+    /// All of them, so that each gets its reports.
+    fn all(&mut self, exprs: &[Expr]) -> Option<Vec<Lowered>> {
+        let lowered: Vec<Option<Lowered>> = exprs.iter().map(|e| self.expr(e)).collect();
+        lowered.into_iter().collect()
+    }
+
+    fn kind(&mut self, expr: &Expr) -> Option<Kind> {
+        let span = expr.span;
+        match &expr.kind {
+            ExprKind::Column { qualifier, name } => self.column(qualifier.as_ref(), name),
+            ExprKind::Param(name) => {
+                let value = self.scope.lookup(name).value.unwrap_or(Value::Null);
+                Some(Kind::Literal(value))
+            }
+            ExprKind::Text(text) => {
+                let text = self.scope.resolve_text(text, &|s| s.to_owned());
+                Some(Kind::Literal(Value::Text(Cow::Owned(text.text))))
+            }
+            ExprKind::Number(text) => match literal::number(text) {
+                Ok(value) => Some(Kind::Literal(value)),
+                Err(why) => self.error(codes::OUT_OF_RANGE, format!("\"{text}\" is out of range"), span, why),
+            },
+            ExprKind::Hex(digits) => {
+                // with its quotes a text is three longer than its digits, with 0x two
+                let quoted = span.end - span.start != digits.len() + 2;
+                match literal::hex(digits, quoted) {
+                    Some(value) => Some(Kind::Literal(value)),
+                    None => {
+                        let headline = "a hexadecimal text has an even number of digits, 0 to 9 and a to f";
+                        self.error(codes::MALFORMED_NUMBER, headline, span, "")
+                    }
+                }
+            }
+            ExprKind::Bits(digits) => match literal::bits(digits) {
+                Some(value) => Some(Kind::Literal(value)),
+                None => {
+                    let headline = "a bit text has 1 to 64 digits, each 0 or 1";
+                    self.error(codes::MALFORMED_NUMBER, headline, span, "")
+                }
+            },
+            ExprKind::Bool(b) => Some(Kind::Literal(Value::Int(i64::from(*b)))),
+            ExprKind::Null => Some(Kind::Literal(Value::Null)),
+            ExprKind::Typed(word, text) => {
+                let resolved = self.scope.resolve_text(text, &|s| s.to_owned());
+                match literal::typed(word, resolved.text.trim()) {
+                    Some(value) => Some(Kind::Literal(value)),
+                    None if resolved.missing => Some(Kind::Literal(Value::Null)),
+                    None => {
+                        let headline = if resolved.secret {
+                            format!("this is no {word}")
+                        } else {
+                            format!("\"{}\" is no {word}", resolved.text)
+                        };
+                        self.error(codes::OUT_OF_RANGE, headline, text.span, "")
+                    }
+                }
+            }
+            ExprKind::Interval(count, _) => {
+                self.expr(count);
+                self.error(codes::FEATURE_NOT_YET, "intervals are not built yet", span, "")
+            }
+            ExprKind::Unary(UnaryOp::Negate, inner) if matches!(inner.kind, ExprKind::Number(_)) => {
+                match self.kind(inner)? {
+                    Kind::Literal(value) => match literal::negated(&value) {
+                        Some(value) => Some(Kind::Literal(value)),
+                        None => self.error(codes::OUT_OF_RANGE, "this number is out of range", span, ""),
+                    },
+                    other => Some(other),
+                }
+            }
+            ExprKind::Unary(op, inner) => Some(Kind::Unary(*op, self.boxed(inner)?)),
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.boxed(a), self.boxed(b));
+                Some(Kind::Binary(*op, a?, b?))
+            }
+            ExprKind::IsNull { operand, negated } => {
+                Some(Kind::IsNull { operand: self.boxed(operand)?, negated: *negated })
+            }
+            ExprKind::IsTruth { operand, truth, negated } => {
+                Some(Kind::IsTruth { operand: self.boxed(operand)?, truth: *truth, negated: *negated })
+            }
+            ExprKind::Between { operand, low, high, negated } => {
+                let (operand, low, high) = (self.boxed(operand), self.boxed(low), self.boxed(high));
+                Some(Kind::Between { operand: operand?, low: low?, high: high?, negated: *negated })
+            }
+            ExprKind::In { operand, list, negated } => {
+                let (operand, list) = (self.boxed(operand), self.all(list));
+                Some(Kind::In { operand: operand?, list: list?, negated: *negated })
+            }
+            ExprKind::Like { operand, pattern, escape, negated } => {
+                let (operand, pattern) = (self.boxed(operand), self.boxed(pattern));
+                let escape = match escape {
+                    Some(text) => Some(self.escape(text)?),
+                    None => None,
+                };
+                Some(Kind::Like { operand: operand?, pattern: pattern?, escape, negated: *negated })
+            }
+            ExprKind::Case { operand, branches, otherwise } => {
+                let operand = operand.as_ref().map(|o| self.boxed(o));
+                let branches: Vec<_> =
+                    branches.iter().map(|(w, t)| (self.expr(w), self.expr(t))).collect();
+                let otherwise = otherwise.as_ref().map(|o| self.boxed(o));
+                let branches: Option<Vec<_>> = branches.into_iter().map(|(w, t)| Some((w?, t?))).collect();
+                Some(Kind::Case {
+                    operand: transpose(operand)?,
+                    branches: branches?,
+                    otherwise: transpose(otherwise)?,
+                })
+            }
+            ExprKind::Cast(inner, ty) => {
+                let (inner, ty) = (self.boxed(inner), self.cast_type(ty));
+                Some(Kind::Cast(inner?, ty?))
+            }
+            ExprKind::Collate(inner, name) => {
+                Some(Kind::Collate(self.boxed(inner)?, name.text.to_ascii_lowercase()))
+            }
+            ExprKind::Call { name, distinct, star, arguments } => {
+                let arguments = self.all(arguments);
+                if *star || *distinct || AGGREGATES.contains(&name.text.as_str()) {
+                    let headline = format!("aggregate function \"{}\" outside of \"aggregate\"", name.text);
+                    self.scope.report(
+                        Diagnostic::error(codes::UNKNOWN_FUNCTION, headline)
+                            .at(name.span.range(), "")
+                            .help("group rows first: |> aggregate .. group by .."),
+                    );
+                    return None;
+                }
+                Some(Kind::Call(name.text.clone(), arguments?))
+            }
+        }
+    }
+
+    fn escape(&mut self, text: &crate::ast::Text) -> Option<char> {
+        let resolved = self.scope.resolve_text(text, &|s| s.to_owned());
+        let mut chars = resolved.text.chars();
+        match (chars.next(), chars.next()) {
+            (Some(c), None) => Some(c),
+            _ => {
+                self.error(codes::OUT_OF_RANGE, "\"escape\" takes one character", text.span, "");
+                None
+            }
+        }
+    }
+
+    fn column(&mut self, qualifier: Option<&Name>, name: &Name) -> Option<Kind> {
+        let Some(qualifier) = qualifier else { return Some(Kind::Column(name.text.clone())) };
+        if qualifier.text.eq_ignore_ascii_case("meta") {
+            return match MetaField::from_name(&name.text) {
+                Some(field) => Some(Kind::Meta(field)),
+                None => {
+                    let names = MetaField::ALL.map(MetaField::name);
+                    let mut d =
+                        Diagnostic::error(codes::UNKNOWN_META, format!("unknown metadata field \"{}\"", name.text))
+                            .at(name.span.range(), "");
+                    d.help.extend(help_for(&name.text, "fields of meta", &names));
+                    self.scope.report(d);
+                    None
+                }
+            };
+        }
+        if self.qualifiers.table.is_some_and(|t| t == qualifier.text) {
+            return Some(Kind::Column(name.text.clone()));
+        }
+        let mut d = Diagnostic::error(codes::UNKNOWN_NAME, format!("unknown table or alias \"{}\"", qualifier.text))
+            .at(qualifier.span.range(), "");
+        d.help.push(match self.qualifiers.table {
+            Some(table) => format!("write \"{table}.{}\", or just \"{}\"", name.text, name.text),
+            None => format!("columns of this flow stand alone: \"{}\"", name.text),
+        });
+        self.scope.report(d);
+        None
+    }
+
+    fn cast_type(&mut self, ty: &TypeName) -> Option<CastType> {
+        let n = |i: usize| ty.arguments.get(i).copied();
+        let most = match ty.words.as_str() {
+            "decimal" | "dec" => 2,
+            "char" | "binary" | "datetime" | "time" | "nchar" => 1,
+            _ => 0,
+        };
+        let fsp = n(0).unwrap_or(0);
+        let found = match ty.words.as_str() {
+            "signed" | "signed integer" | "signed int" => CastType::Signed,
+            "unsigned" | "unsigned integer" | "unsigned int" => CastType::Unsigned,
+            "decimal" | "dec" => {
+                let (precision, scale) = (n(0).unwrap_or(10), n(1).unwrap_or(0));
+                if !(1..=65).contains(&precision) || scale > 30 || scale > precision {
+                    let label = "1 to 65 digits, 0 to 30 of them behind the dot";
+                    self.error(codes::OUT_OF_RANGE, "this DECIMAL is out of range", ty.span, label);
+                    return None;
+                }
+                CastType::Decimal { precision: precision as u8, scale: scale as u8 }
+            }
+            "double" | "double precision" | "real" => CastType::Double,
+            "float" => CastType::Float,
+            "char" | "nchar" => CastType::Char { length: n(0) },
+            "binary" => CastType::Binary { length: n(0) },
+            "date" => CastType::Date,
+            "datetime" if fsp <= 6 => CastType::DateTime { fsp: fsp as u8 },
+            "time" if fsp <= 6 => CastType::Time { fsp: fsp as u8 },
+            "datetime" | "time" => {
+                self.error(codes::OUT_OF_RANGE, "a fraction has at most 6 digits", ty.span, "");
+                return None;
+            }
+            "year" => CastType::Year,
+            "json" => CastType::Json,
+            other => {
+                const TYPES: &[&str] = &[
+                    "signed", "unsigned", "decimal", "double", "float", "char", "binary", "date", "datetime", "time",
+                    "year", "json",
+                ];
+                let mut d = Diagnostic::error(codes::TYPE_MISMATCH, format!("\"{other}\" is no type of a cast"))
+                    .at(ty.span.range(), "");
+                d.help.push(match other {
+                    "int" | "integer" | "bigint" => "write \"signed\" or \"unsigned\"".to_owned(),
+                    "varchar" | "text" | "string" => "write \"char\"".to_owned(),
+                    "timestamp" => "write \"datetime\"".to_owned(),
+                    _ => help_for(other, "types", TYPES).unwrap_or_default(),
+                });
+                self.scope.report(d);
+                return None;
+            }
+        };
+        if ty.arguments.len() > most {
+            self.error(codes::ARGUMENT_COUNT, format!("type \"{}\" takes no such numbers", ty.words), ty.span, "");
+            return None;
+        }
+        Some(found)
+    }
+}
+
+/// Nothing there, or something that lowered; `None` if it did not.
+#[allow(clippy::option_option)]
+fn transpose<T>(inner: Option<Option<T>>) -> Option<Option<T>> {
+    match inner {
+        None => Some(None),
+        Some(Some(value)) => Some(Some(value)),
+        Some(None) => None,
+    }
+}

@@ -1,0 +1,251 @@
+//! Flows.
+
+use super::expr::{Qualifiers, lower_expr};
+use super::{MODES, SourceInfo, option, table};
+use crate::ast::{Flow, Name, Named, Op, OpKind, OptionValueKind, SelectItem, Span, TablePartKind};
+use crate::names::{Kind, Names};
+use crate::options::check_options;
+use crate::resolve::Scope;
+use crate::suggest::nearest;
+use cdc_core::catalog::{OptionDescriptor, OptionKind};
+use cdc_core::diagnostic::{Diagnostic, codes};
+use cdc_core::plan::{
+    ColumnName, FlowOp, FlowPlan, NamedExpr, SCHEMA_CHANGE_KINDS, SchemaChangeMode, SelectItem as Item,
+};
+
+/// What flows are lowered against.
+pub(crate) struct Context<'f> {
+    pub text: &'f str,
+    pub names: &'f Names<'f>,
+    pub sources: &'f [SourceInfo],
+    pub mode: SchemaChangeMode,
+}
+
+/// A flow, with what later checks need of it.
+pub(crate) struct LoweredFlow<'f> {
+    pub plan: FlowPlan,
+    pub flow: &'f Flow,
+    /// The source, by its place in the file.
+    pub source: usize,
+}
+
+/// The options of a flow.
+pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
+    let text = |name, not_yet: &'static str| OptionDescriptor {
+        not_yet: Some(not_yet),
+        ..option(name, OptionKind::Text, "")
+    };
+    vec![
+        option("on_schema_change", OptionKind::Choice(MODES), "what to do about a schema change"),
+        option("include", OptionKind::List, "kinds of schema changes to apply"),
+        option("exclude", OptionKind::List, "kinds of schema changes to pass over"),
+        text("upsert", "flows of one keyed table need no such operator; it comes with views"),
+        text("on_conflict", "it comes with views"),
+        text("key_conflict", "the last row of a key wins"),
+        text("consistency", "every commit is a state that the source had"),
+        text("soft_delete", "deletes reach the target as deletes"),
+        text("backfill", "the history of a renamed column is filled"),
+    ]
+}
+
+impl<'f> Context<'f> {
+    /// Lowers a flow; `None` if it reads a view or something in it was reported.
+    pub fn flow(&self, flow: &'f Flow, span: Span, scope: &mut Scope<'_>) -> Option<LoweredFlow<'f>> {
+        let is_head = |k| matches!(k, Kind::Source(_) | Kind::View(_));
+        let kind = self.names.resolve(&flow.head.root, "source or view", is_head, scope);
+        let sink = self.names.resolve(&flow.target.root, "sink", |k| matches!(k, Kind::Sink(_)), scope);
+        let source = match kind {
+            Some(Kind::Source(index)) => Some((index, self.sources.get(index)?)),
+            _ => None,
+        };
+        let reads_view = matches!(kind, Some(Kind::View(_)));
+        let tables = source.and_then(|(_, source)| table::head(&flow.head, source, scope));
+        let target = table::target(&flow.target, tables.as_ref(), scope);
+        let table_name = match (&flow.head.alias, flow.head.parts.last().map(|p| &p.kind)) {
+            (Some(alias), _) => Some(alias.text.as_str()),
+            (None, Some(TablePartKind::Name(name))) => Some(name.as_str()),
+            (None, None) if reads_view => Some(flow.head.root.text.as_str()),
+            _ => None,
+        };
+        let qualifiers = Qualifiers { table: table_name };
+        let ops = self.ops(&flow.ops, &qualifiers, scope);
+        let key = match &flow.key {
+            Some(names) => Some(key(names, scope)?),
+            None => None,
+        };
+        let owner = "a flow";
+        let options = check_options(scope, flow.with.as_ref(), &flow_options(), owner, flow.target.span);
+        for name in ["include", "exclude"] {
+            change_kinds(flow, name, scope);
+        }
+        let (index, source) = source?;
+        sink?;
+        let name = format!(
+            "{} => {}",
+            self.text.get(flow.head.span.range()).unwrap_or_default(),
+            self.text.get(flow.target.span.range()).unwrap_or_default()
+        );
+        let list = |name| options.list(name).map(<[String]>::to_vec).unwrap_or_default();
+        let plan = FlowPlan {
+            name,
+            source: source.plan.name.clone(),
+            tables: tables?,
+            ops: ops?,
+            sink: flow.target.root.text.clone(),
+            target: target?,
+            key,
+            on_schema_change: options
+                .text("on_schema_change")
+                .and_then(SchemaChangeMode::from_name)
+                .unwrap_or(self.mode),
+            include: list("include"),
+            exclude: list("exclude"),
+            span: span.range(),
+        };
+        Some(LoweredFlow { plan, flow, source: index })
+    }
+
+    fn ops(&self, ops: &[Op], qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<Vec<FlowOp>> {
+        let lowered: Vec<Option<FlowOp>> = ops.iter().map(|op| self.op(op, qualifiers, scope)).collect();
+        lowered.into_iter().collect()
+    }
+
+    fn op(&self, op: &Op, qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<FlowOp> {
+        match &op.kind {
+            OpKind::Where(condition) => lower_expr(scope, condition, qualifiers).map(FlowOp::Where),
+            OpKind::Select(items) => {
+                let items: Vec<Option<Item>> = items
+                    .iter()
+                    .map(|item| match item {
+                        SelectItem::Star { except, .. } => {
+                            Some(Item::Star { except: except.iter().map(column).collect() })
+                        }
+                        SelectItem::Expr(item) => named(item, qualifiers, scope).map(Item::Expr),
+                    })
+                    .collect();
+                items.into_iter().collect::<Option<Vec<_>>>().map(FlowOp::Select)
+            }
+            OpKind::Extend(items) => {
+                let items: Vec<Option<NamedExpr>> =
+                    items.iter().map(|item| named(item, qualifiers, scope)).collect();
+                items.into_iter().collect::<Option<Vec<_>>>().map(FlowOp::Extend)
+            }
+            OpKind::Drop(names) => Some(FlowOp::Drop(names.iter().map(column).collect())),
+            OpKind::Rename(pairs) => {
+                for (_, to) in pairs {
+                    not_reserved(to, scope);
+                }
+                Some(FlowOp::Rename(pairs.iter().map(|(from, to)| (column(from), to.text.clone())).collect()))
+            }
+            other => {
+                let word = other.word();
+                if let OpKind::Join { table, .. } | OpKind::Union { table, .. } = other {
+                    let is_table = |k| matches!(k, Kind::Source(_) | Kind::View(_));
+                    self.names.resolve(&table.root, "source or view", is_table, scope)?;
+                }
+                scope.report(
+                    Diagnostic::error(codes::FEATURE_NOT_YET, format!("\"{word}\" is not built yet"))
+                        .at(op.span.start..op.span.start + first_words(self.text, op.span, word), "")
+                        .note("flows of this version have where, select, extend, drop and rename"),
+                );
+                None
+            }
+        }
+    }
+}
+
+/// The bytes that the words of an operator take, with whatever white space is between them.
+fn first_words(text: &str, span: Span, word: &str) -> usize {
+    let written = text.get(span.range()).unwrap_or_default();
+    if written.get(..word.len()).is_some_and(|w| w.eq_ignore_ascii_case(word)) {
+        return word.len();
+    }
+    written.find(char::is_whitespace).unwrap_or(written.len())
+}
+
+fn column(name: &Name) -> ColumnName {
+    ColumnName { name: name.text.clone(), span: name.span.range() }
+}
+
+fn not_reserved(name: &Name, scope: &mut Scope<'_>) {
+    if name.text.eq_ignore_ascii_case("meta") {
+        scope.report(
+            Diagnostic::error(codes::RESERVED_NAME, "\"meta\" is reserved for metadata of rows")
+                .at(name.span.range(), "")
+                .help("give the column another name"),
+        );
+    }
+}
+
+fn named(item: &Named, qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<NamedExpr> {
+    let expr = lower_expr(scope, &item.expr, qualifiers);
+    let name = match (&item.alias, &item.expr.kind) {
+        (Some(alias), _) => {
+            not_reserved(alias, scope);
+            alias.text.clone()
+        }
+        (None, crate::ast::ExprKind::Column { name, .. }) => name.text.clone(),
+        (None, _) => {
+            scope.report(
+                Diagnostic::error(codes::UNEXPECTED_TOKEN, "this column has no name")
+                    .at(item.expr.span.range(), "")
+                    .help("write \"as\" and a name behind it"),
+            );
+            return None;
+        }
+    };
+    Some(NamedExpr { name, expr: expr? })
+}
+
+fn key(names: &[Name], scope: &mut Scope<'_>) -> Option<Vec<String>> {
+    for (i, name) in names.iter().enumerate() {
+        if names[..i].iter().any(|n| cdc_core::schema::same_name(&n.text, &name.text)) {
+            scope.report(
+                Diagnostic::error(codes::DUPLICATE_COLUMN, format!("column \"{}\" is twice in the key", name.text))
+                    .at(name.span.range(), ""),
+            );
+            return None;
+        }
+    }
+    Some(names.iter().map(|n| n.text.clone()).collect())
+}
+
+/// The words of `include` and `exclude`.
+fn change_kinds(flow: &Flow, option: &str, scope: &mut Scope<'_>) {
+    let entries = flow.with.iter().flat_map(|b| &b.entries).filter(|e| e.name.text == option);
+    for item in entries.flat_map(|e| match &e.value.kind {
+        OptionValueKind::List(items) => items.as_slice(),
+        _ => &[],
+    }) {
+        let text = match &item.kind {
+            OptionValueKind::Word(word) => word.clone(),
+            OptionValueKind::Text(text) => match text.parts.as_slice() {
+                [crate::ast::TextPart::Literal(literal)] => literal.clone(),
+                _ => continue,
+            },
+            _ => continue,
+        };
+        if SCHEMA_CHANGE_KINDS.contains(&text.as_str()) {
+            continue;
+        }
+        let headline = format!("\"{text}\" is no kind of schema change");
+        let d = Diagnostic::error(codes::OPTION_VALUE, headline).at(item.span.range(), "");
+        scope.report(match nearest(&text, SCHEMA_CHANGE_KINDS.iter().copied()) {
+            Some(near) => d.help(format!("did you mean \"{near}\"?")),
+            None => d.help(format!("kinds: {}", SCHEMA_CHANGE_KINDS.join(", "))),
+        });
+    }
+}
+
+/// Flows from the same head to the same target are numbered.
+pub(super) fn make_names_unique(flows: &mut [LoweredFlow<'_>]) {
+    let mut seen: Vec<String> = Vec::new();
+    for flow in flows {
+        let base = flow.plan.name.clone();
+        let count = seen.iter().filter(|n| **n == base).count();
+        seen.push(base);
+        if count > 0 {
+            flow.plan.name = format!("{} #{}", flow.plan.name, count + 1);
+        }
+    }
+}

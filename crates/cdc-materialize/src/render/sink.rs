@@ -1,0 +1,211 @@
+//! `sink[name]`: collects each tick's changes, hands them to the sink's committer, and keeps its capability
+//! until they are committed.
+//!
+//! The operator hands a tick's changes over when its input frontier has passed the tick: nothing more of it can
+//! come. Of a tick with very many rows it hands over parts before, where the order of arrival is the order of
+//! the source, so that no tick is too large for memory.
+
+use crate::net::net;
+use crate::record::{Guard, Routed};
+use crate::render::{Counters, activator};
+use cdc_core::connector::{Delivery, TargetChange, TargetTable};
+use cdc_core::event::{Origin, SchemaEvent};
+use cdc_core::position::Binding;
+use cdc_core::tick::Tick;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::Stream;
+use timely::dataflow::channels::pact::Exchange;
+use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::operator::Operator;
+use timely::scheduling::SyncActivator;
+
+/// Changes of one table and tick from one worker.
+#[derive(Debug)]
+pub struct SinkBatch {
+    /// The table.
+    pub table: Arc<TargetTable>,
+    /// Where the changes come from.
+    pub origins: Arc<[Origin]>,
+    /// The changes.
+    pub changes: Vec<TargetChange>,
+    /// Dropped when they have been written.
+    pub guard: Vec<Guard>,
+}
+
+/// The way from one worker to a sink's committer.
+pub trait SinkPort: 'static {
+    /// Called once, with what wakes the operator after a commit.
+    fn connect(&mut self, activator: SyncActivator);
+    /// Changes of a tick.
+    fn rows(&mut self, tick: Tick, batch: SinkBatch);
+    /// A schema change; from worker 0 only.
+    fn schema(
+        &mut self,
+        ordinal: u64,
+        flow: usize,
+        event: Arc<SchemaEvent>,
+        before: Option<Arc<TargetTable>>,
+        after: Option<Arc<TargetTable>>,
+    );
+    /// A tick's binding; from worker 0 only.
+    fn end(&mut self, tick: Tick, binding: Arc<Binding>);
+    /// Nothing of a tick before this one will come from this worker; `None`: nothing at all.
+    fn passed(&mut self, next: Option<Tick>);
+    /// The last tick that is durable at the target.
+    fn committed(&self) -> Tick;
+}
+
+/// Rows of one tick at one worker above which parts are handed over early.
+const PART: usize = 16_384;
+
+type Key = (*const TargetTable, *const Origin);
+
+#[derive(Default)]
+struct TickRows {
+    batches: BTreeMap<Key, SinkBatch>,
+    rows: usize,
+    in_order: bool,
+}
+
+pub(crate) fn sink<'scope>(
+    input: Stream<'scope, Tick, Vec<Routed>>,
+    name: &str,
+    delivery: Delivery,
+    mut port: Box<dyn SinkPort>,
+    counters: Arc<Counters>,
+) -> Stream<'scope, Tick, Vec<()>> {
+    let scope = input.scope();
+    let worker = scope.index();
+    input.unary_frontier::<CapacityContainerBuilder<Vec<()>>, _, _, _>(
+        Exchange::new(|r: &Routed| match r {
+            Routed::Rows { worker, .. } => *worker,
+            _ => 0,
+        }),
+        &format!("sink[{name}]"),
+        move |initial, info| {
+            drop(initial);
+            port.connect(activator(&scope, &info.address));
+            let mut open: BTreeMap<Tick, TickRows> = BTreeMap::new();
+            let mut held: Option<Capability<Tick>> = None;
+            // the last tick that anything has come for
+            let mut last: Tick = 0;
+            let mut told: Option<Option<Tick>> = None;
+            move |(input, frontier), _output| {
+                input.for_each(|cap, data| {
+                    if let Some(new) = cap.retain_least(0)
+                        && held.as_ref().is_none_or(|h| new.time() < h.time())
+                    {
+                        held = Some(new);
+                    }
+                    for routed in data.drain(..) {
+                        match routed {
+                            Routed::Rows { table, origins, changes, in_order, guard, .. } => {
+                                if let Some(counter) = counters.rows.get(worker) {
+                                    counter.fetch_add(changes.len() as u64, Ordering::Relaxed);
+                                }
+                                last = last.max(changes.iter().map(|c| c.tick).max().unwrap_or(0));
+                                collect(&mut open, &table, &origins, changes, in_order, &guard);
+                            }
+                            Routed::Schema { ordinal, flow, event, before, after } => {
+                                last = last.max(event.tick);
+                                port.schema(ordinal, flow, event, before, after);
+                            }
+                            Routed::End { tick, binding } => {
+                                last = last.max(tick);
+                                port.end(tick, binding);
+                            }
+                        }
+                    }
+                });
+                for (tick, rows) in &mut open {
+                    if rows.in_order && rows.rows >= PART {
+                        hand_over(port.as_mut(), *tick, std::mem::take(rows), delivery);
+                        rows.in_order = true;
+                    }
+                }
+                let next = frontier.frontier().first().copied();
+                while let Some(entry) = open.first_entry() {
+                    if next.is_some_and(|n| n <= *entry.key()) {
+                        break;
+                    }
+                    let (tick, rows) = entry.remove_entry();
+                    hand_over(port.as_mut(), tick, rows, delivery);
+                }
+                if told != Some(next) {
+                    port.passed(next);
+                    told = Some(next);
+                }
+                let committed = port.committed();
+                if committed >= last {
+                    held = None;
+                } else if let Some(cap) = &mut held
+                    && *cap.time() <= committed
+                {
+                    cap.downgrade(&(committed + 1));
+                }
+            }
+        },
+    )
+}
+
+fn collect(
+    open: &mut BTreeMap<Tick, TickRows>,
+    table: &Arc<TargetTable>,
+    origins: &Arc<[Origin]>,
+    changes: Vec<TargetChange>,
+    in_order: bool,
+    guard: &Guard,
+) {
+    let mut changes = changes.into_iter().peekable();
+    while let Some(tick) = changes.peek().map(|c| c.tick) {
+        let rows = open.entry(tick).or_insert_with(|| TickRows { in_order: true, ..TickRows::default() });
+        rows.in_order &= in_order;
+        let batch = rows.batches.entry((Arc::as_ptr(table), origins.as_ptr())).or_insert_with(|| SinkBatch {
+            table: table.clone(),
+            origins: origins.clone(),
+            changes: Vec::new(),
+            guard: vec![guard.clone()],
+        });
+        while let Some(change) = changes.next_if(|c| c.tick == tick) {
+            batch.changes.push(change);
+            rows.rows += 1;
+        }
+    }
+}
+
+fn hand_over(port: &mut dyn SinkPort, tick: Tick, rows: TickRows, delivery: Delivery) {
+    match delivery {
+        Delivery::Log => {
+            for batch in rows.batches.into_values() {
+                port.rows(tick, batch);
+            }
+        }
+        Delivery::Net => {
+            // changes of one table from several batches are netted together
+            let mut tables: BTreeMap<*const TargetTable, SinkBatch> = BTreeMap::new();
+            for batch in rows.batches.into_values() {
+                match tables.entry(Arc::as_ptr(&batch.table)) {
+                    std::collections::btree_map::Entry::Vacant(entry) => {
+                        entry.insert(batch);
+                    }
+                    std::collections::btree_map::Entry::Occupied(mut entry) => {
+                        let into = entry.get_mut();
+                        let offset = into.origins.len() as u32;
+                        into.origins = into.origins.iter().chain(batch.origins.iter()).cloned().collect();
+                        into.changes.extend(
+                            batch.changes.into_iter().map(|c| TargetChange { origin: c.origin + offset, ..c }),
+                        );
+                        into.guard.extend(batch.guard);
+                    }
+                }
+            }
+            for mut batch in tables.into_values() {
+                batch.changes = net(batch.changes);
+                port.rows(tick, batch);
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `source[name]`: gives out what a source driver sends; `spread[name]`: rows to workers by the source's key.
+
+use crate::record::{Guard, Record, worker_of};
+use crate::render::{Records, activator};
+use cdc_core::Row;
+use cdc_core::event::{Batch, Change, Op};
+use cdc_core::tick::Tick;
+use std::sync::Arc;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::Scope;
+use timely::dataflow::channels::pact::{Exchange, Pipeline};
+use timely::dataflow::operators::generic::operator::{Operator, source as source_operator};
+use timely::scheduling::SyncActivator;
+
+/// Where a source operator gets its records. Lives on worker 0.
+pub trait SourcePort: 'static {
+    /// Called once, with what wakes the operator.
+    fn connect(&mut self, activator: SyncActivator);
+
+    /// The next record; `Ok(None)` if there is none now, `Err(())` if there will never be one again.
+    ///
+    /// # Errors
+    /// The end of the source.
+    #[allow(clippy::result_unit_err)]
+    fn poll(&mut self) -> Result<Option<Record>, ()>;
+}
+
+/// Records before the operator gives the others a turn.
+const TURN: usize = 64;
+
+pub(crate) fn source<'scope>(
+    scope: &Scope<'scope, Tick>,
+    name: &str,
+    port: Option<Box<dyn SourcePort>>,
+) -> Records<'scope> {
+    let for_wake = scope.clone();
+    source_operator::<_, CapacityContainerBuilder<Vec<Record>>, _, _>(
+        scope.clone(),
+        &format!("source[{name}]"),
+        move |capability, info| {
+            let mut port = port;
+            if let Some(port) = &mut port {
+                port.connect(activator(&for_wake, &info.address));
+            }
+            // other workers give out nothing: without a capability they hold no frontier back
+            let mut capability = port.is_some().then_some(capability);
+            let again = for_wake.activator_for(info.address.clone());
+            move |output| {
+                let (Some(cap), Some(port)) = (&mut capability, &mut port) else { return };
+                let mut ended = false;
+                for _ in 0..TURN {
+                    match port.poll() {
+                        Ok(None) => return,
+                        Ok(Some(record)) => {
+                            let end = match &record {
+                                Record::End { tick, .. } => Some(*tick),
+                                _ => None,
+                            };
+                            output.session(&*cap).give(record);
+                            if let Some(tick) = end {
+                                cap.downgrade(&(tick + 1));
+                            }
+                        }
+                        Err(()) => {
+                            ended = true;
+                            break;
+                        }
+                    }
+                }
+                if ended {
+                    capability = None;
+                } else {
+                    again.activate();
+                }
+            }
+        },
+    )
+}
+
+/// Each worker gets the rows whose source key is its own. With one worker this is nothing.
+pub(crate) fn spread<'scope>(records: Records<'scope>, name: &str, peers: usize) -> Records<'scope> {
+    if peers == 1 {
+        return records;
+    }
+    records
+        .unary::<CapacityContainerBuilder<Vec<Record>>, _, _, _>(
+            Pipeline,
+            &format!("spread[{name}]"),
+            move |_, _| {
+                move |input, output| {
+                    input.for_each(|cap, data| {
+                        let mut session = output.session(&cap);
+                        for record in data.drain(..) {
+                            match record {
+                                Record::Rows { batch, guard, .. } => {
+                                    for part in split(&batch, &guard, peers) {
+                                        session.give(part);
+                                    }
+                                }
+                                other => session.give(other),
+                            }
+                        }
+                    });
+                }
+            },
+        )
+        .unary::<CapacityContainerBuilder<Vec<Record>>, _, _, _>(
+            Exchange::new(|record: &Record| match record {
+                Record::Rows { worker, .. } => *worker,
+                _ => 0,
+            }),
+            &format!("exchange[{name}]"),
+            |_, _| {
+                move |input, output| {
+                    input.for_each(|cap, data| output.session(&cap).give_container(data));
+                }
+            },
+        )
+}
+
+/// A batch by workers. A change that moves a row to another key becomes a delete and an insert, each with the
+/// worker of its key.
+fn split(batch: &Arc<Batch>, guard: &Guard, peers: usize) -> Vec<Record> {
+    let Some(key) = batch.schema.key() else {
+        return vec![Record::Rows { worker: 0, batch: batch.clone(), guard: guard.clone() }];
+    };
+    let key_of = |row: &Row| Row::pack(key.iter().map(|&i| row.get(i)));
+    let mut parts: Vec<Vec<Change>> = vec![Vec::new(); peers];
+    for change in &batch.changes {
+        let before = change.before.as_ref().map(|r| worker_of(&key_of(r), peers));
+        let after = change.after.as_ref().map(|r| worker_of(&key_of(r), peers));
+        match (before, after) {
+            (Some(b), Some(a)) if a != b => {
+                parts[b as usize].push(Change { op: Op::Delete, after: None, ..change.clone() });
+                parts[a as usize].push(Change { op: Op::Insert, before: None, ..change.clone() });
+            }
+            (Some(w), _) | (None, Some(w)) => parts[w as usize].push(change.clone()),
+            (None, None) => {}
+        }
+    }
+    parts
+        .into_iter()
+        .enumerate()
+        .filter(|(_, changes)| !changes.is_empty())
+        .map(|(worker, changes)| Record::Rows {
+            worker: worker as u64,
+            batch: Arc::new(Batch { schema: batch.schema.clone(), origins: batch.origins.clone(), changes }),
+            guard: guard.clone(),
+        })
+        .collect()
+}

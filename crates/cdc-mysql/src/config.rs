@@ -1,0 +1,242 @@
+//! The options of a source, typed.
+
+use cdc_core::plan::Options;
+use cdc_core::plan::pattern::TableSet;
+use cdc_core::{Error, Result, codes};
+use std::fmt;
+use std::time::Duration;
+
+/// Where to begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartMode {
+    /// Copy the tables, then follow the log.
+    Initial,
+    /// Copy the tables as they are at one position, then stop.
+    Snapshot,
+    /// Follow the log from its present end.
+    Latest,
+    /// Follow the log from the oldest file that the server has.
+    Earliest,
+    /// Follow the log from the first transaction committed at or after this time: microseconds since 1970 UTC.
+    Timestamp(i64),
+    /// Follow the log from a file and a byte in it.
+    File(String, u64),
+    /// Follow the log from a GTID set: everything that is not in it.
+    Gtids(crate::gtid::GtidSet),
+}
+
+/// A server, an account, the tables, and how to read them.
+#[derive(Clone)]
+pub struct Config {
+    /// Host name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The account.
+    pub user: String,
+    /// Its password; never shown.
+    pub password: Option<String>,
+    /// Which tables.
+    pub tables: TableSet,
+    /// The replica id under which the log is read.
+    pub server_id: u32,
+    /// Where to begin.
+    pub start: StartMode,
+    /// Rows of a chunk.
+    pub chunk_rows: u64,
+    /// Connections that read chunks.
+    pub chunk_readers: usize,
+    /// The most bytes of rows a chunk holds.
+    pub chunk_bytes: usize,
+    /// How long a connection may take to open.
+    pub connect_timeout: Duration,
+}
+
+/// Without the password.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("user", &self.user)
+            .field("start", &self.start)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// A source with the defaults of [`descriptor`](crate::descriptor::descriptor).
+    ///
+    /// # Errors
+    /// `URL_MALFORMED`, `MALFORMED_PATTERN`.
+    pub fn new(url: &str, user: &str, password: Option<&str>, tables: &[String]) -> Result<Config> {
+        let (host, port) = parse_url(url)?;
+        let tables = TableSet::parse(tables).map_err(|(i, why)| {
+            Error::definite(
+                codes::MALFORMED_PATTERN,
+                format!("table pattern \"{}\" is malformed: {why}", tables.get(i).map_or("", String::as_str)),
+            )
+            .help("a pattern reads like \"shop.*\" or \"!shop.tmp_*\"")
+        })?;
+        Ok(Config {
+            host,
+            port,
+            user: user.to_owned(),
+            password: password.map(str::to_owned),
+            tables,
+            server_id: 5400,
+            start: StartMode::Initial,
+            chunk_rows: 8096,
+            chunk_readers: 2,
+            chunk_bytes: 16 << 20,
+            connect_timeout: Duration::from_secs(10),
+        })
+    }
+
+    /// From the options of a plan.
+    ///
+    /// # Errors
+    /// As [`Config::new`], and `OPTION_VALUE` for a start that cannot be read.
+    pub fn from_options(options: &Options) -> Result<Config> {
+        let text = |name: &str| {
+            options.text(name).ok_or_else(|| {
+                Error::definite(codes::MISSING_OPTION, format!("source has no option \"{name}\""))
+            })
+        };
+        let mut config = Config::new(
+            text("url")?,
+            text("user")?,
+            options.text("password"),
+            options.list("tables").unwrap_or_default(),
+        )?;
+        let integer = |name: &str| options.integer(name).and_then(|v| u64::try_from(v).ok());
+        if let Some(id) = integer("server_id").and_then(|v| u32::try_from(v).ok()) {
+            config.server_id = id;
+        }
+        if let Some(rows) = integer("chunk_rows") {
+            config.chunk_rows = rows.max(1);
+        }
+        if let Some(readers) = integer("chunk_readers") {
+            config.chunk_readers = (readers as usize).clamp(1, 64);
+        }
+        if let Some(bytes) = integer("chunk_bytes") {
+            config.chunk_bytes = (bytes as usize).max(1);
+        }
+        if let Some(ms) = options.duration_ms("connect_timeout") {
+            config.connect_timeout = Duration::from_millis(ms);
+        }
+        config.start = start_mode(options)?;
+        Ok(config)
+    }
+}
+
+fn start_mode(options: &Options) -> Result<StartMode> {
+    if let Some(map) = options.map("start") {
+        if let Some(text) = map.text("timestamp") {
+            return parse_timestamp(text).map(StartMode::Timestamp).ok_or_else(|| {
+                Error::definite(codes::OPTION_VALUE, format!("\"{text}\" is not a time"))
+                    .help("a time reads like 2026-01-31 12:00:00 and is in UTC")
+            });
+        }
+        if let Some(text) = map.text("offset") {
+            return parse_offset(text);
+        }
+    }
+    match options.text("start") {
+        None | Some("initial") => Ok(StartMode::Initial),
+        Some("snapshot") => Ok(StartMode::Snapshot),
+        Some("latest") => Ok(StartMode::Latest),
+        Some("earliest") => Ok(StartMode::Earliest),
+        Some(other) => Err(Error::definite(codes::OPTION_VALUE, format!("\"{other}\" is not a way to start"))
+            .help("initial, snapshot, latest, earliest, { timestamp = \"..\" } or { offset = \"..\" }")),
+    }
+}
+
+/// `file:position`, else a GTID set.
+fn parse_offset(text: &str) -> Result<StartMode> {
+    if let Some((file, offset)) = text.rsplit_once(':')
+        && !file.contains(':')
+        && file.contains('.')
+        && let Ok(offset) = offset.parse()
+    {
+        return Ok(StartMode::File(file.to_owned(), offset));
+    }
+    crate::gtid::GtidSet::parse(text).map(StartMode::Gtids)
+}
+
+/// `YYYY-MM-DD[ HH:MM:SS[.ffffff]]`, in UTC, as microseconds since 1970.
+fn parse_timestamp(text: &str) -> Option<i64> {
+    let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
+    let mut parts = day.split('-').map(str::parse::<u16>);
+    let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
+    let (time, fraction) = time.trim_end_matches('Z').split_once('.').unwrap_or((time.trim_end_matches('Z'), ""));
+    let mut parts = time.split(':').map(str::parse::<u8>);
+    let (hour, minute) = (parts.next()?.ok()?, parts.next()?.ok()?);
+    let second = parts.next().unwrap_or(Ok(0)).ok()?;
+    let micro: u32 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let date = cdc_core::value::Date { year, month: month.try_into().ok()?, day: day.try_into().ok()? };
+    cdc_core::value::DateTime { date, hour, minute, second, micro }.micros_since_epoch()
+}
+
+/// `mysql://host[:port]`; an account in it is refused, since urls end up in logs.
+fn parse_url(url: &str) -> Result<(String, u16)> {
+    let malformed = |why: &str| {
+        Error::definite(codes::URL_MALFORMED, format!("the source's url is malformed: {why}"))
+            .help("a url reads like mysql://127.0.0.1:3306; the account goes into user and password")
+    };
+    let rest = url.strip_prefix("mysql://").ok_or_else(|| malformed("it does not begin with mysql://"))?;
+    if rest.contains('@') {
+        return Err(malformed("it holds an account"));
+    }
+    let rest = rest.trim_end_matches('/');
+    if rest.contains(['/', '?', '#']) {
+        return Err(malformed("nothing may follow host and port"));
+    }
+    let (host, port) = if let Some(end) = rest.strip_prefix('[').and_then(|r| r.find(']')) {
+        (&rest[1..=end], rest[end + 2..].strip_prefix(':'))
+    } else {
+        match rest.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        }
+    };
+    if host.is_empty() {
+        return Err(malformed("it names no host"));
+    }
+    let port = match port {
+        None => 3306,
+        Some(p) => p.parse().map_err(|_| malformed(&format!("\"{p}\" is not a port")))?,
+    };
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        assert_eq!(parse_url("mysql://db.example:3307").unwrap(), ("db.example".into(), 3307));
+        assert_eq!(parse_url("mysql://[::1]:3307/").unwrap(), ("::1".into(), 3307));
+        assert_eq!(parse_url("mysql://h").unwrap(), ("h".into(), 3306));
+        for bad in ["h:1", "mysql://", "mysql://h:x", "mysql://u:p@h", "mysql://h/db", "mysql://h:70000", "mysql://[::1"] {
+            assert!(parse_url(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_and_offsets() {
+        assert_eq!(parse_timestamp("1970-01-01 00:00:01.5"), Some(1_500_000));
+        assert_eq!(parse_timestamp("1970-01-02"), Some(86_400_000_000));
+        assert_eq!(parse_timestamp("1970-02-30"), None);
+        assert_eq!(parse_offset("binlog.000002:1234").unwrap(), StartMode::File("binlog.000002".into(), 1234));
+        assert!(matches!(
+            parse_offset("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5").unwrap(),
+            StartMode::Gtids(_)
+        ));
+        assert!(parse_offset("nonsense").is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! CREATE TABLE, and CREATE and ALTER DATABASE.
+//!
+//! In row format the server logs `CREATE TABLE .. SELECT` with all its columns written out (MySQL adds
+//! `START TRANSACTION`), so a SELECT in the text means that the columns are not known.
+
+use super::charset;
+use super::column::{self, ColumnDef};
+use super::context::{Context, Structures};
+use super::cursor::{Cursor, Failure, Parsed};
+use super::index::{self, KeyDef};
+use super::lexer::Kind;
+use super::{Definition, Fact, Work};
+use cdc_core::schema_change::SchemaChange;
+use cdc_core::{Charset, TableId, TableSchema, codes};
+use std::sync::Arc;
+
+/// Table options that followers of a table need; the others are passed over.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    pub(super) charset: Option<String>,
+    pub(super) collation: Option<String>,
+    pub(super) comment: Option<String>,
+    /// MariaDB: WITH SYSTEM VERSIONING.
+    pub(super) versioned: bool,
+}
+
+impl Options {
+    /// The table's character set, if it inherits `inherited`.
+    pub(super) fn resolve(&self, inherited: &Charset, context: &Context<'_>) -> Parsed<Charset> {
+        charset::resolve(self.charset.as_deref(), self.collation.as_deref(), inherited, context).map_err(
+            |unknown| {
+                Failure::new(
+                    codes::CHARSET_UNSUPPORTED,
+                    format!("the character set or collation \"{unknown}\" is not known"),
+                )
+            },
+        )
+    }
+}
+
+/// What stands in a table's parentheses.
+#[derive(Debug, Default)]
+struct Elements {
+    columns: Vec<ColumnDef>,
+    keys: Vec<KeyDef>,
+    versioned: bool,
+}
+
+/// Behind CREATE [OR REPLACE] TABLE.
+pub(super) fn table(cursor: &mut Cursor<'_>, work: &mut Work<'_>, replace: bool) -> Parsed<()> {
+    work.what = "CREATE TABLE".into();
+    let if_not_exists = cursor.if_not_exists();
+    let id = cursor.table(work.structures)?;
+    work.tables.push(id.clone());
+    if if_not_exists && work.structures.table(&id).is_some() {
+        // The server did nothing, whatever the rest says.
+        work.what = "CREATE TABLE IF NOT EXISTS of a table that is there".into();
+        return Ok(());
+    }
+    let definition = body(cursor, work.structures, &id)?;
+    if replace && work.structures.table(&id).is_some() {
+        work.changes.push(SchemaChange::DropTable { table: id });
+    }
+    work.create(definition);
+    Ok(())
+}
+
+/// A new table's definition, from behind its name.
+pub(super) fn body(cursor: &mut Cursor<'_>, structures: &dyn Structures, id: &TableId) -> Parsed<Definition> {
+    let bracketed = cursor.is_symbol(b'(') && cursor.second().is("LIKE");
+    if bracketed {
+        cursor.advance();
+    }
+    if cursor.accept("LIKE") {
+        let source = cursor.table(structures)?;
+        if bracketed {
+            cursor.expect_symbol(b')')?;
+        }
+        cursor.expect_end()?;
+        return like(structures, id, &source);
+    }
+    let begins_with_select = cursor.is_symbol(b'(') && cursor.second().is("SELECT");
+    let elements = if cursor.is_symbol(b'(') && !begins_with_select { elements(cursor)? } else { Elements::default() };
+    let mut options = Options::default();
+    loop {
+        if cursor.accept_symbol(b',') {
+            continue;
+        }
+        if cursor.at_end() {
+            break;
+        }
+        if cursor.is("PARTITION") && cursor.second().is("BY") {
+            skip_partitions(cursor)?;
+            continue;
+        }
+        let with_query = cursor.is("WITH") && !cursor.second().is("SYSTEM");
+        let keywords = ["SELECT", "AS", "IGNORE", "REPLACE", "TABLE", "VALUES"];
+        if with_query || cursor.is_any(&keywords) || cursor.is_symbol(b'(') {
+            return Err(cursor.failure(
+                codes::DDL_UNSUPPORTED,
+                "the columns of the new table come from a SELECT that the log gives as text",
+            ));
+        }
+        option(cursor, &mut options)?;
+    }
+    cursor.expect_end()?;
+    define(cursor.context, structures, id, elements, &options)
+}
+
+/// The columns and keys in parentheses.
+fn elements(cursor: &mut Cursor<'_>) -> Parsed<Elements> {
+    let mut elements = Elements::default();
+    cursor.expect_symbol(b'(')?;
+    loop {
+        if index::is_in_front(cursor) {
+            elements.keys.extend(index::parse(cursor)?);
+        } else {
+            let def = column::parse(cursor)?;
+            elements.keys.extend(def.keys());
+            elements.versioned |= def.row_time;
+            elements.columns.push(def);
+        }
+        if elements.columns.len().max(elements.keys.len()) > super::MAX_COLUMNS {
+            return Err(cursor.unexpected("no further column"));
+        }
+        if !cursor.accept_symbol(b',') {
+            break;
+        }
+    }
+    cursor.expect_symbol(b')')?;
+    Ok(elements)
+}
+
+/// One table option, in CREATE or ALTER TABLE.
+pub(super) fn option(cursor: &mut Cursor<'_>, options: &mut Options) -> Parsed<()> {
+    let start = *cursor;
+    cursor.accept("DEFAULT");
+    if column::charset_words(cursor) {
+        cursor.accept_symbol(b'=');
+        // CHARACTER SET DEFAULT is the database's.
+        options.charset = if cursor.accept("DEFAULT") { None } else { Some(cursor.name_or_text()?.into_owned()) };
+        return Ok(());
+    }
+    if cursor.accept("COLLATE") {
+        cursor.accept_symbol(b'=');
+        options.collation = if cursor.accept("DEFAULT") { None } else { Some(cursor.name_or_text()?.into_owned()) };
+        return Ok(());
+    }
+    *cursor = start;
+    if cursor.accept("COMMENT") {
+        cursor.accept_symbol(b'=');
+        options.comment = Some(cursor.text()?.into_owned());
+    } else if cursor.accept_all(&["WITH", "SYSTEM", "VERSIONING"]) {
+        options.versioned = true;
+    } else if cursor.accept_all(&["START", "TRANSACTION"]) {
+    } else if cursor.is_any(&["DATA", "INDEX"]) && cursor.second().is("DIRECTORY") {
+        cursor.advance();
+        cursor.advance();
+        value(cursor)?;
+    } else if cursor.accept("TABLESPACE") {
+        value(cursor)?;
+        if cursor.accept("STORAGE") {
+            cursor.name("DISK or MEMORY")?;
+        }
+    } else {
+        cursor.name("a table option")?;
+        value(cursor)?;
+    }
+    Ok(())
+}
+
+/// `[=] value`.
+fn value(cursor: &mut Cursor<'_>) -> Parsed<()> {
+    cursor.accept_symbol(b'=');
+    match cursor.peek().kind {
+        Kind::Symbol(b'(') => cursor.group().map(drop),
+        Kind::Word | Kind::Quoted | Kind::Text | Kind::Number | Kind::Hex => {
+            cursor.advance();
+            Ok(())
+        }
+        _ => Err(cursor.unexpected("a value")),
+    }
+}
+
+/// PARTITION BY .. up to a SELECT or the end.
+fn skip_partitions(cursor: &mut Cursor<'_>) -> Parsed<()> {
+    loop {
+        match cursor.peek().kind {
+            Kind::Symbol(b'(') => {
+                cursor.group()?;
+            }
+            Kind::Unterminated => return Err(cursor.unexpected("a partition")),
+            _ if cursor.at_end() || cursor.is_any(&["SELECT", "AS", "IGNORE", "REPLACE", "WITH"]) => {
+                return Ok(());
+            }
+            _ => {
+                cursor.advance();
+            }
+        }
+    }
+}
+
+fn define(
+    context: &Context<'_>,
+    structures: &dyn Structures,
+    id: &TableId,
+    elements: Elements,
+    options: &Options,
+) -> Parsed<Definition> {
+    if options.versioned || elements.versioned {
+        return Err(versioned());
+    }
+    if elements.columns.is_empty() {
+        return Err(Failure::new(codes::DDL_NOT_UNDERSTOOD, "a table without columns"));
+    }
+    let inherited =
+        structures.database_charset(&id.database).unwrap_or_else(|| context.server_charset.clone());
+    let charset = options.resolve(&inherited, context)?;
+    let mut columns =
+        elements.columns.into_iter().map(|def| def.finish(&charset, context)).collect::<Parsed<Vec<_>>>()?;
+    let keys = index::assemble(&mut columns, &elements.keys)?;
+    let schema = TableSchema {
+        id: id.clone(),
+        version: 0,
+        columns,
+        primary_key: keys.primary,
+        unique_keys: keys.unique,
+        charset,
+        comment: options.comment.clone().unwrap_or_default(),
+    };
+    Ok(Definition { schema, indexes: Some(keys.indexes.into()) })
+}
+
+/// The log's images of such a table have columns that its definition may not show.
+pub(super) fn versioned() -> Failure {
+    Failure::new(codes::DDL_UNSUPPORTED, "system-versioned tables are not followed")
+}
+
+fn like(structures: &dyn Structures, id: &TableId, source: &TableId) -> Parsed<Definition> {
+    let Some(known) = structures.table(source) else {
+        return Err(Failure::new(
+            codes::STRUCTURE_UNKNOWN,
+            format!("the structure of \"{source}\", which the new table is like, is not known here"),
+        ));
+    };
+    let schema = TableSchema { id: id.clone(), version: 0, ..(*known).clone() };
+    Ok(Definition { schema, indexes: structures.indexes(source) })
+}
+
+/// Behind CREATE or ALTER {DATABASE | SCHEMA}.
+pub(super) fn database(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: bool) -> Parsed<()> {
+    work.what = if alter { "ALTER DATABASE" } else { "CREATE DATABASE" }.into();
+    let if_not_exists = !alter && cursor.if_not_exists();
+    let starts_options = cursor.is_any(&["DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "READ", "ENCRYPTION"]);
+    let name: Arc<str> = if alter && (starts_options || cursor.at_end()) {
+        match cursor.context.database {
+            Some(current) => current.into(),
+            None => return Ok(()),
+        }
+    } else {
+        cursor.database()?.as_ref().into()
+    };
+    let known = work.structures.database_charset(&name);
+    if if_not_exists && known.is_some() {
+        return Ok(());
+    }
+    let mut options = Options::default();
+    while !cursor.at_end() {
+        if cursor.accept_symbol(b',') {
+            continue;
+        }
+        if cursor.accept_all(&["READ", "ONLY"]) {
+            value(cursor)?;
+            continue;
+        }
+        option(cursor, &mut options)?;
+    }
+    let server = &cursor.context.server_charset;
+    let inherited = known.filter(|_| alter).unwrap_or_else(|| server.clone());
+    let charset = options.resolve(&inherited, cursor.context)?;
+    work.facts.push(Fact::Database { name, charset: Some(charset) });
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! Keys and constraints of a table, and the names the server gives to indexes that have none.
+
+use super::column;
+use super::context::{Index, IndexPart};
+use super::cursor::{Cursor, Failure, Parsed};
+use super::lexer::Kind;
+use cdc_core::codes;
+use cdc_core::schema::{Column, ColumnType, same_name};
+use std::sync::Arc;
+
+/// What a key promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    Primary,
+    Unique,
+    /// Nothing: an index for speed.
+    Plain,
+}
+
+/// A key as a statement defines it.
+#[derive(Debug, Clone)]
+pub(super) struct KeyDef {
+    pub(super) kind: KeyKind,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) if_not_exists: bool,
+    parts: Vec<IndexPart>,
+}
+
+impl KeyDef {
+    /// The key that a column's own attribute makes.
+    pub(super) fn of_column(kind: KeyKind, column: Arc<str>) -> KeyDef {
+        let parts = vec![IndexPart { column: Some(column), prefix: None }];
+        KeyDef { kind, name: None, if_not_exists: false, parts }
+    }
+
+    /// Its parts with their columns as numbers.
+    pub(super) fn numbered(&self, columns: &[Column]) -> Parsed<Vec<NumberedPart>> {
+        self.parts.iter().map(|part| numbered(part, columns)).collect()
+    }
+
+    /// Its name, or the one the server makes: the first column's, with `_2`, `_3` .. if that is taken.
+    pub(super) fn name_among(&self, taken: &[Index]) -> Arc<str> {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        let base = match self.parts.first().and_then(|p| p.column.as_ref()) {
+            Some(column) if !column.eq_ignore_ascii_case("PRIMARY") => column.clone(),
+            Some(column) => return Arc::from(format!("{column}_2")),
+            None => Arc::from("functional_index"),
+        };
+        let is_free = |name: &str| !taken.iter().any(|i| same_name(&i.name, name));
+        if is_free(&base) {
+            return base;
+        }
+        (2..=taken.len() + 2)
+            .map(|n| format!("{base}_{n}"))
+            .find(|name| is_free(name))
+            .map_or(base, Arc::from)
+    }
+}
+
+/// A part of an index with its column as a number, which outlives a change of name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NumberedPart {
+    /// `None` for an expression.
+    pub(super) column: Option<usize>,
+    pub(super) prefix: Option<u32>,
+}
+
+/// A part's column looked up; a prefix of a column's whole length is none.
+pub(super) fn numbered(part: &IndexPart, columns: &[Column]) -> Parsed<NumberedPart> {
+    let Some(name) = &part.column else {
+        return Ok(NumberedPart { column: None, prefix: None });
+    };
+    let Some(at) = find(columns, name) else {
+        let message = format!("a key names the column \"{name}\", which is not there");
+        return Err(Failure::new(codes::DDL_NOT_UNDERSTOOD, message));
+    };
+    let prefix = part.prefix.filter(|&prefix| length(&columns[at].ty).is_none_or(|whole| prefix < whole));
+    Ok(NumberedPart { column: Some(at), prefix })
+}
+
+/// The length of a type whose prefix an index may be over; none for TEXT, BLOB and the like.
+fn length(ty: &ColumnType) -> Option<u32> {
+    match ty {
+        ColumnType::Char { length, .. }
+        | ColumnType::VarChar { length, .. }
+        | ColumnType::Binary { length }
+        | ColumnType::VarBinary { length } => Some(*length),
+        _ => None,
+    }
+}
+
+/// The part after its column has got another type: the server keeps a prefix only where both types can have
+/// one and it is shorter than the new column.
+pub(super) fn prefix_after(prefix: u32, was: &ColumnType, is: &ColumnType) -> Option<u32> {
+    let can = |ty: &ColumnType| {
+        length(ty).is_some()
+            || matches!(ty, ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Geometry { .. })
+    };
+    let fits = length(is).is_none_or(|whole| prefix < whole);
+    (can(was) && can(is) && fits).then_some(prefix)
+}
+
+/// Do the stored values of its columns tell rows apart? Not if a part is an expression or a prefix; MariaDB
+/// takes a prefix of a geometry without saying so.
+pub(super) fn identifies<'c>(
+    unique: bool,
+    parts: &[NumberedPart],
+    column: impl Fn(usize) -> Option<&'c ColumnType>,
+) -> Option<Vec<usize>> {
+    let whole = |part: &NumberedPart| {
+        let number = part.column?;
+        let geometry = matches!(column(number), Some(ColumnType::Geometry { .. }));
+        (part.prefix.is_none() && !geometry).then_some(number)
+    };
+    if unique { parts.iter().map(whole).collect() } else { None }
+}
+
+/// The place of a column by name.
+pub(super) fn find(columns: &[Column], name: &str) -> Option<usize> {
+    // Spelled alike is by far the most frequent; only the second look makes lower case of both.
+    columns.iter().position(|c| &*c.name == name).or_else(|| {
+        if name.is_ascii() {
+            return columns.iter().position(|c| c.name.eq_ignore_ascii_case(name));
+        }
+        columns.iter().position(|c| same_name(&c.name, name))
+    })
+}
+
+/// Does a key or constraint stand in front, where a column could stand as well?
+pub(super) fn is_in_front(cursor: &Cursor<'_>) -> bool {
+    let second = cursor.second();
+    cursor.is_any(&["PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "CONSTRAINT", "FOREIGN", "CHECK"])
+        || (cursor.is("PERIOD") && second.is("FOR"))
+        || (cursor.is("VECTOR") && (second.is("INDEX") || second.is("KEY")))
+}
+
+/// A key, or `None` for a constraint that is none (FOREIGN KEY, CHECK).
+pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<Option<KeyDef>> {
+    let mut symbol: Option<Arc<str>> = None;
+    if cursor.accept("CONSTRAINT") {
+        cursor.if_not_exists();
+        if !cursor.is_any(&["PRIMARY", "UNIQUE", "FOREIGN", "CHECK"]) {
+            symbol = Some(cursor.name("a constraint's name")?.as_ref().into());
+        }
+    }
+    if cursor.accept("PRIMARY") {
+        cursor.expect("KEY")?;
+        let mut key = rest(cursor, KeyKind::Primary)?;
+        key.name = None;
+        return Ok(Some(key));
+    }
+    if cursor.accept("UNIQUE") {
+        cursor.accept_any(&["KEY", "INDEX"]);
+        let mut key = rest(cursor, KeyKind::Unique)?;
+        key.name = key.name.or(symbol);
+        return Ok(Some(key));
+    }
+    if cursor.accept("CHECK") {
+        cursor.group()?;
+        column::enforced(cursor);
+        return Ok(None);
+    }
+    if cursor.accept("FOREIGN") {
+        cursor.expect("KEY")?;
+        cursor.if_not_exists();
+        if !cursor.is_symbol(b'(') {
+            cursor.name("a key's name")?;
+        }
+        cursor.group()?;
+        cursor.expect("REFERENCES")?;
+        column::references(cursor)?;
+        return Ok(None);
+    }
+    if cursor.accept("PERIOD") {
+        cursor.skip_part()?;
+        return Ok(None);
+    }
+    if cursor.accept_any(&["FULLTEXT", "SPATIAL", "VECTOR"]) {
+        cursor.accept_any(&["KEY", "INDEX"]);
+        return rest(cursor, KeyKind::Plain).map(Some);
+    }
+    if cursor.accept_any(&["KEY", "INDEX"]) {
+        return rest(cursor, KeyKind::Plain).map(Some);
+    }
+    Err(cursor.unexpected("a key"))
+}
+
+/// Behind the key's words: `[IF NOT EXISTS] [name] [USING x] (parts) options`.
+fn rest(cursor: &mut Cursor<'_>, kind: KeyKind) -> Parsed<KeyDef> {
+    let if_not_exists = cursor.if_not_exists();
+    let using = cursor.is_any(&["USING", "TYPE"]) && cursor.second().kind == Kind::Word;
+    let name = if cursor.is_symbol(b'(') || using {
+        None
+    } else {
+        Some(Arc::from(cursor.name("an index's name")?.as_ref()))
+    };
+    if cursor.accept_any(&["USING", "TYPE"]) {
+        cursor.name("an index type")?;
+    }
+    let parts = parts(cursor)?;
+    cursor.skip_part()?;
+    Ok(KeyDef { kind, name, if_not_exists, parts })
+}
+
+/// The key of `CREATE INDEX name ON t`, at its parts.
+pub(super) fn of_create_index(
+    cursor: &mut Cursor<'_>,
+    kind: KeyKind,
+    name: Arc<str>,
+    if_not_exists: bool,
+) -> Parsed<KeyDef> {
+    let parts = parts(cursor)?;
+    Ok(KeyDef { kind, name: Some(name), if_not_exists, parts })
+}
+
+fn parts(cursor: &mut Cursor<'_>) -> Parsed<Vec<IndexPart>> {
+    cursor.expect_symbol(b'(')?;
+    let mut parts = Vec::new();
+    loop {
+        if cursor.is_symbol(b'(') {
+            cursor.group()?;
+            parts.push(IndexPart { column: None, prefix: None });
+        } else {
+            let column = cursor.column()?.as_ref().into();
+            let prefix = cursor.optional_number()?.map(|n| n.min(u64::from(u32::MAX)) as u32);
+            parts.push(IndexPart { column: Some(column), prefix });
+        }
+        cursor.accept_any(&["ASC", "DESC"]);
+        if cursor.accept_all(&["WITHOUT", "OVERLAPS"]) {
+            return Err(cursor.failure(
+                codes::DDL_UNSUPPORTED,
+                "a key over a period (WITHOUT OVERLAPS) does not identify rows by its columns",
+            ));
+        }
+        // More columns than a table can have: nothing a server has let pass.
+        if parts.len() > super::MAX_COLUMNS {
+            return Err(cursor.unexpected("no further column"));
+        }
+        if !cursor.accept_symbol(b',') {
+            break;
+        }
+    }
+    cursor.expect_symbol(b')')?;
+    Ok(parts)
+}
+
+/// A part by its column's name.
+pub(super) fn named<'c>(part: &NumberedPart, column: impl Fn(usize) -> Option<&'c Column>) -> IndexPart {
+    let name = part.column.and_then(column).map(|c| c.name.clone());
+    IndexPart { column: name, prefix: part.prefix }
+}
+
+/// The keys of a new table.
+pub(super) struct Keys {
+    pub(super) primary: Vec<usize>,
+    pub(super) unique: Vec<Vec<usize>>,
+    pub(super) indexes: Vec<Index>,
+}
+
+/// Puts a new table's keys together; the primary key's columns become NOT NULL.
+pub(super) fn assemble(columns: &mut [Column], defs: &[KeyDef]) -> Parsed<Keys> {
+    let mut keys = Keys { primary: Vec::new(), unique: Vec::new(), indexes: Vec::new() };
+    for def in defs {
+        let parts = def.numbered(columns)?;
+        if def.kind == KeyKind::Primary {
+            // Unique in a prefix is unique in the whole column.
+            keys.primary = parts.iter().filter_map(|part| part.column).collect();
+            continue;
+        }
+        let unique = def.kind == KeyKind::Unique;
+        let name = def.name_among(&keys.indexes);
+        keys.unique.extend(identifies(unique, &parts, |at| columns.get(at).map(|c| &c.ty)));
+        let parts = parts.iter().map(|part| named(part, |at| columns.get(at))).collect();
+        keys.indexes.push(Index { name, unique, parts });
+    }
+    for &i in &keys.primary {
+        columns[i].nullable = false;
+    }
+    Ok(keys)
+}

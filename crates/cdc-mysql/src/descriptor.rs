@@ -1,0 +1,75 @@
+//! The `mysql` source, as the language knows it.
+
+use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
+
+fn option(name: &'static str, kind: OptionKind, help: &'static str) -> OptionDescriptor {
+    OptionDescriptor { name, kind, required: false, default: None, help, not_yet: None }
+}
+
+/// What the `mysql` source takes.
+pub fn descriptor() -> ConnectorDescriptor {
+    ConnectorDescriptor {
+        name: "mysql",
+        role: ConnectorRole::Source,
+        help: "reads tables of a MySQL server and follows its binary log",
+        options: vec![
+            OptionDescriptor { required: true, ..option("url", OptionKind::Url, "mysql://host:port") },
+            OptionDescriptor { required: true, ..option("user", OptionKind::Text, "the account's name") },
+            option("password", OptionKind::Secret, "the account's password; take it from the environment"),
+            OptionDescriptor {
+                required: true,
+                ..option(
+                    "tables",
+                    OptionKind::List,
+                    "\"database.table\" with * and ?, \"!\" in front to leave out, \"/regex/\" over database.table",
+                )
+            },
+            option("schema", OptionKind::Path, "a file of CREATE TABLE statements, for check without a server"),
+            OptionDescriptor {
+                default: Some("5400"),
+                ..option(
+                    "server_id",
+                    OptionKind::Integer { min: 1, max: 4_294_967_295 },
+                    "the replica id under which the log is read; no other replica of the server may use it",
+                )
+            },
+            OptionDescriptor {
+                default: Some("initial"),
+                ..option(
+                    "start",
+                    OptionKind::ChoiceOrMap {
+                        words: &["initial", "snapshot", "latest", "earliest"],
+                        keys: &["timestamp", "offset"],
+                    },
+                    "initial: copy, then follow; snapshot: copy, then stop; latest, earliest, \
+                     { timestamp = \"2026-01-31 12:00:00\" } (UTC), { offset = \"file:position\" or a GTID set }: follow only",
+                )
+            },
+            OptionDescriptor {
+                default: Some("8096"),
+                ..option(
+                    "chunk_rows",
+                    OptionKind::Integer { min: 1, max: 1_000_000 },
+                    "rows of a chunk of the snapshot",
+                )
+            },
+            OptionDescriptor {
+                default: Some("2"),
+                ..option(
+                    "chunk_readers",
+                    OptionKind::Integer { min: 1, max: 64 },
+                    "connections that read chunks side by side",
+                )
+            },
+            OptionDescriptor {
+                default: Some("16MB"),
+                ..option("chunk_bytes", OptionKind::Bytes, "the most bytes of rows a chunk holds in memory")
+            },
+            OptionDescriptor {
+                default: Some("10s"),
+                ..option("connect_timeout", OptionKind::Duration, "how long a connection may take to open")
+            },
+        ],
+        example: "source src = mysql {\n  url      = \"mysql://127.0.0.1:3306\"\n  user     = \"cdc\"\n  password = \"${CDC_PASSWORD}\"\n  tables   = [\"shop.*\"]\n}",
+    }
+}

@@ -1,0 +1,369 @@
+//! The decisions of the snapshot, pure: what is noted, what may be forgotten, when a low watermark is good,
+//! what becomes of a chunk's rows. See [`crate::snapshot`] for the proof.
+//!
+//! Generic over transactions and sets of them, so that the model test drives this very code with a
+//! simulated server: MySQL's are [`Gtid`](crate::gtid::Gtid) and [`GtidSet`](crate::gtid::GtidSet).
+
+use cdc_core::row::{Row, RowBuilder};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hash};
+
+/// A set of transactions: what a watermark is.
+pub trait TransactionSet<T>: Clone + Default {
+    /// Is the transaction in it?
+    fn holds(&self, transaction: &T) -> bool;
+    /// Are all of the other's in it?
+    fn holds_all(&self, other: &Self) -> bool;
+    /// Adds one.
+    fn add(&mut self, transaction: &T);
+    /// Adds all of the other's.
+    fn add_all(&mut self, other: &Self);
+}
+
+impl TransactionSet<crate::gtid::Gtid> for crate::gtid::GtidSet {
+    fn holds(&self, transaction: &crate::gtid::Gtid) -> bool {
+        self.contains(transaction)
+    }
+    fn holds_all(&self, other: &Self) -> bool {
+        self.contains_set(other)
+    }
+    fn add(&mut self, transaction: &crate::gtid::Gtid) {
+        self.insert(transaction);
+    }
+    fn add_all(&mut self, other: &Self) {
+        self.extend(other);
+    }
+}
+
+/// A table, by number.
+pub type TableNumber = u32;
+
+/// A chunk in flight. Numbers are never used twice, so a dropped chunk's late answers are known by theirs.
+pub type ChunkNumber = u64;
+
+/// What the log has said of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Known<T> {
+    /// All of it.
+    Whole,
+    /// It is gone.
+    Deleted,
+    /// Some columns: the others are absent in `columns`.
+    Partly {
+        /// The columns that are known.
+        columns: Row,
+        /// A transaction whose effect on the row cannot be laid over a row that was read before it: a row moved
+        /// here by an image without all its columns, a JSON diff. Until a SELECT that saw it, the row is unknown.
+        base: Option<T>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Touch<T> {
+    transaction: T,
+    known: Known<T>,
+}
+
+#[derive(Debug, Clone)]
+struct InFlight<T, W> {
+    table: TableNumber,
+    /// For a small chunk: the key it reads.
+    key: Option<Row>,
+    low: Option<W>,
+    /// DDL of the table since the announcement.
+    ddl: Vec<T>,
+}
+
+/// What a row event says of a row, by key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowEvent {
+    /// The row of this key is this, wholly known: an insert, or an update with a full image.
+    Whole {
+        /// The key.
+        key: Row,
+    },
+    /// Some columns of the key's row changed; the others are absent.
+    Partly {
+        /// The key.
+        key: Row,
+        /// The columns.
+        columns: Row,
+    },
+    /// The key's row was changed by a difference that needs the row before (a JSON diff).
+    Diff {
+        /// The key.
+        key: Row,
+    },
+    /// The key's row is gone.
+    Deleted {
+        /// The key.
+        key: Row,
+    },
+    /// The row of one key is now that of another, and the image does not hold all its columns.
+    Moved {
+        /// The old key.
+        from: Row,
+        /// The new key.
+        to: Row,
+    },
+}
+
+/// Why a low watermark is not good yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotYet {
+    /// A transaction that was given out and forgotten is not visible yet.
+    Forgotten,
+    /// The transaction behind a small chunk's unknown key is not visible yet.
+    Base,
+    /// There is no such chunk any more.
+    Dropped,
+}
+
+/// A chunk, mended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mended {
+    /// These rows are to be given out, in order; these keys are to be read as small chunks.
+    Rows {
+        /// With overlays laid.
+        rows: Vec<Row>,
+        /// Of rows that are unknown.
+        again: Vec<Row>,
+    },
+    /// Throw it away and read its range again.
+    Void,
+    /// It was dropped before.
+    Dropped,
+}
+
+/// The state of the algorithm for all tables that are not whole.
+#[derive(Debug, Clone)]
+pub struct Reconciler<T, W, S = foldhash::fast::FixedState> {
+    touched: HashMap<TableNumber, HashMap<Row, Touch<T>, S>>,
+    in_flight: BTreeMap<ChunkNumber, InFlight<T, W>>,
+    next_chunk: ChunkNumber,
+    /// A lower bound of all low watermarks to come: the last `gtid_executed` that was read.
+    executed: W,
+    /// Given out before the start, so not in touched: what every low watermark must hold.
+    forgotten: W,
+    /// Entries of touched at which the next sweep is worth its time.
+    sweep_at: usize,
+}
+
+impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Default for Reconciler<T, W, S> {
+    fn default() -> Self {
+        Self::new(W::default())
+    }
+}
+
+const SWEEP_MIN: usize = 4096;
+
+impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Reconciler<T, W, S> {
+    /// For a start or a restart: `given_out` counts as given out and forgotten.
+    pub fn new(given_out: W) -> Self {
+        Reconciler {
+            touched: HashMap::new(),
+            in_flight: BTreeMap::new(),
+            next_chunk: 0,
+            executed: W::default(),
+            forgotten: given_out,
+            sweep_at: SWEEP_MIN,
+        }
+    }
+
+    /// Notes what the log says of rows of a table that is not whole. Events must come in log order, and an XA
+    /// transaction's at its commit.
+    pub fn touch(&mut self, table: TableNumber, transaction: &T, event: RowEvent) -> Option<Row> {
+        let touched = self.touched.entry(table).or_default();
+        let mut set = |key: Row, known: Known<T>| {
+            touched.insert(key, Touch { transaction: transaction.clone(), known });
+        };
+        match event {
+            RowEvent::Whole { key } => set(key, Known::Whole),
+            RowEvent::Deleted { key } => set(key, Known::Deleted),
+            RowEvent::Partly { key, columns } => {
+                let known = match touched.get(&key).map(|t| &t.known) {
+                    Some(Known::Whole) => Known::Whole,
+                    Some(Known::Partly { columns: before, base }) => {
+                        Known::Partly { columns: overlay(before, &columns), base: base.clone() }
+                    }
+                    Some(Known::Deleted) | None => Known::Partly { columns, base: None },
+                };
+                touched.insert(key, Touch { transaction: transaction.clone(), known });
+            }
+            RowEvent::Diff { key } => {
+                let known = match touched.get(&key).map(|t| &t.known) {
+                    Some(Known::Whole) => Known::Whole,
+                    Some(Known::Partly { columns, .. }) => {
+                        Known::Partly { columns: columns.clone(), base: Some(transaction.clone()) }
+                    }
+                    Some(Known::Deleted) | None => {
+                        Known::Partly { columns: Row::pack([]), base: Some(transaction.clone()) }
+                    }
+                };
+                touched.insert(key, Touch { transaction: transaction.clone(), known });
+            }
+            RowEvent::Moved { from, to } => {
+                set(from, Known::Deleted);
+                let base = Some(transaction.clone());
+                set(to.clone(), Known::Partly { columns: Row::pack([]), base });
+                // the caller queues it as a small chunk
+                return Some(to);
+            }
+        }
+        None
+    }
+
+    /// Notes a DDL or TRUNCATE of a table.
+    pub fn ddl(&mut self, table: TableNumber, transaction: &T) {
+        for chunk in self.in_flight.values_mut().filter(|c| c.table == table) {
+            chunk.ddl.push(transaction.clone());
+        }
+    }
+
+    /// Announces a chunk; `key` for a small one. From here to its low watermark nothing is forgotten.
+    pub fn announce(&mut self, table: TableNumber, key: Option<Row>) -> ChunkNumber {
+        let number = self.next_chunk;
+        self.next_chunk += 1;
+        self.in_flight.insert(number, InFlight { table, key, low: None, ddl: Vec::new() });
+        number
+    }
+
+    /// What a chunk's low watermark must hold; asked after the announcement, fixed until it is known.
+    pub fn must_hold(&self) -> &W {
+        &self.forgotten
+    }
+
+    /// Is this low watermark good for the chunk? If so it is the chunk's, and the SELECT may begin.
+    ///
+    /// # Errors
+    /// Why it is not, yet: ask the server again.
+    pub fn low_watermark(&mut self, chunk: ChunkNumber, low: &W) -> Result<(), NotYet> {
+        let entry = self.in_flight.get(&chunk).ok_or(NotYet::Dropped)?;
+        if !low.holds_all(&self.forgotten) {
+            return Err(NotYet::Forgotten);
+        }
+        if let Some(key) = &entry.key
+            && let Some(Touch { known: Known::Partly { base: Some(base), .. }, .. }) =
+                self.touched.get(&entry.table).and_then(|t| t.get(key))
+            && !low.holds(base)
+        {
+            return Err(NotYet::Base);
+        }
+        if let Some(entry) = self.in_flight.get_mut(&chunk) {
+            entry.low = Some(low.clone());
+        }
+        self.executed(low);
+        Ok(())
+    }
+
+    /// Takes note of a `gtid_executed` that was read: later ones hold at least as much.
+    pub fn executed(&mut self, executed: &W) {
+        self.executed.add_all(executed);
+        if self.len() >= self.sweep_at {
+            self.sweep();
+            self.sweep_at = (2 * self.len()).max(SWEEP_MIN);
+        }
+    }
+
+    /// Forgets what may be forgotten: entries whose transaction is in the low watermark of every chunk in
+    /// flight and in the last `gtid_executed`. Nothing, while a chunk waits for its low watermark.
+    pub fn sweep(&mut self) {
+        let mut lows = Vec::with_capacity(self.in_flight.len() + 1);
+        for chunk in self.in_flight.values() {
+            match &chunk.low {
+                Some(low) => lows.push(low),
+                None => return,
+            }
+        }
+        let executed = &self.executed;
+        for touched in self.touched.values_mut() {
+            touched.retain(|_, touch| {
+                let t = &touch.transaction;
+                !(executed.holds(t) && lows.iter().all(|low| low.holds(t)))
+            });
+        }
+        // What went is in `executed`, which was read before any chunk to come is announced, so every low
+        // watermark to come holds it: it need not be noted in `forgotten`. (`forgotten` itself is never shortened:
+        // a low watermark that was read before `executed` may arrive after it.)
+    }
+
+    /// Mends a chunk whose high watermark the log reader has reached: `rows` with their keys, as selected.
+    /// The chunk is no longer in flight afterwards.
+    pub fn mend(&mut self, chunk: ChunkNumber, rows: Vec<(Row, Row)>) -> Mended {
+        let Some(entry) = self.in_flight.remove(&chunk) else { return Mended::Dropped };
+        let Some(low) = entry.low else { return Mended::Void };
+        if entry.ddl.iter().any(|t| !low.holds(t)) {
+            return Mended::Void;
+        }
+        let empty = HashMap::default();
+        let touched = self.touched.get(&entry.table).unwrap_or(&empty);
+        let unknown = |touch: &Touch<T>| match &touch.known {
+            Known::Partly { base: Some(base), .. } => !low.holds(&touch.transaction) && !low.holds(base),
+            _ => false,
+        };
+        // a small chunk whose key became unknown again since its low watermark
+        if let Some(key) = &entry.key
+            && touched.get(key).is_some_and(unknown)
+        {
+            return Mended::Void;
+        }
+        if touched.is_empty() {
+            return Mended::Rows { rows: rows.into_iter().map(|(_, row)| row).collect(), again: Vec::new() };
+        }
+        let mut out = Vec::with_capacity(rows.len());
+        let mut again = Vec::new();
+        for (key, row) in rows {
+            match touched.get(&key) {
+                None => out.push(row),
+                Some(touch) if low.holds(&touch.transaction) => out.push(row),
+                Some(touch) => match &touch.known {
+                    Known::Whole | Known::Deleted => {}
+                    Known::Partly { .. } if unknown(touch) => again.push(key),
+                    Known::Partly { columns, .. } => out.push(overlay(&row, columns)),
+                },
+            }
+        }
+        Mended::Rows { rows: out, again }
+    }
+
+    /// Drops a chunk in flight: its answers will find [`NotYet::Dropped`] and [`Mended::Dropped`].
+    pub fn drop_chunk(&mut self, chunk: ChunkNumber) {
+        self.in_flight.remove(&chunk);
+    }
+
+    /// Drops what is known of a table: it is whole, or its copy begins anew.
+    pub fn forget_table(&mut self, table: TableNumber) {
+        self.touched.remove(&table);
+        self.in_flight.retain(|_, chunk| chunk.table != table);
+    }
+
+    /// The entries of touched.
+    pub fn len(&self) -> usize {
+        self.touched.values().map(HashMap::len).sum()
+    }
+
+    /// True if touched has no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The chunks in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+}
+
+/// `over` laid over `row`: where `over` has a value it counts. An `over` of no columns says nothing.
+fn overlay(row: &Row, over: &Row) -> Row {
+    if over.is_empty() {
+        return row.clone();
+    }
+    if row.is_empty() {
+        return over.clone();
+    }
+    let mut builder = RowBuilder::new();
+    for (below, above) in row.iter().zip(over.iter()) {
+        builder.push(if above.is_absent() { &below } else { &above });
+    }
+    builder.finish()
+}

@@ -1,0 +1,229 @@
+//! The structures with which the log's bytes must be read, at one position of the log.
+//!
+//! This is the second of the four structures that change at different times (the source's now, the log's
+//! here, the registry's, the target's). It is a function of the position alone: starting from what a
+//! checkpoint holds and applying every DDL behind it gives, at each position, the structure the server wrote
+//! the rows there with. So it is checkpointed together with the position and never compared with the live
+//! table, which may be ahead.
+//!
+//! Versions count the shapes of one table from 1. A number is never used twice for one name, even after DROP
+//! and CREATE: whoever holds rows of version 3 must not take them for rows of the new table. Changes that
+//! leave the shape (TRUNCATE, a new snapshot) leave the number.
+
+use crate::ddl::{Fact, Index, Structures};
+use cdc_core::schema::{SchemaVersion, same_name};
+use cdc_core::schema_change::SchemaChange;
+use cdc_core::{Charset, Error, Result, TableId, TableSchema, codes};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The tables and databases known at one position. Serialisable: part of a checkpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
+pub struct TableStructures {
+    tables: BTreeMap<TableId, Table>,
+    databases: BTreeMap<Arc<str>, Charset>,
+    /// The last version given to each name, of tables that are gone too.
+    versions: BTreeMap<TableId, SchemaVersion>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Table {
+    schema: Arc<TableSchema>,
+    indexes: Option<Arc<[Index]>>,
+}
+
+/// As lists: keys of maps would have to be texts in JSON.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    tables: Vec<(Arc<TableSchema>, Option<Arc<[Index]>>)>,
+    databases: Vec<(Arc<str>, Charset)>,
+    versions: Vec<(TableId, SchemaVersion)>,
+}
+
+impl From<Stored> for TableStructures {
+    fn from(stored: Stored) -> TableStructures {
+        let tables = stored
+            .tables
+            .into_iter()
+            .map(|(schema, indexes)| (schema.id.clone(), Table { schema, indexes }))
+            .collect();
+        let databases = stored.databases.into_iter().collect();
+        TableStructures { tables, databases, versions: stored.versions.into_iter().collect() }
+    }
+}
+
+impl From<TableStructures> for Stored {
+    fn from(structures: TableStructures) -> Stored {
+        Stored {
+            tables: structures.tables.into_values().map(|t| (t.schema, t.indexes)).collect(),
+            databases: structures.databases.into_iter().collect(),
+            versions: structures.versions.into_iter().collect(),
+        }
+    }
+}
+
+impl TableStructures {
+    /// No table, no database.
+    pub fn new() -> TableStructures {
+        TableStructures::default()
+    }
+
+    /// The structure of a table.
+    pub fn get(&self, id: &TableId) -> Option<&Arc<TableSchema>> {
+        self.tables.get(id).map(|t| &t.schema)
+    }
+
+    /// All structures, by database and table.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<TableSchema>> {
+        self.tables.values().map(|t| &t.schema)
+    }
+
+    /// Puts in a table read from the server: a new version, unless it is the shape known already. Gives its
+    /// structure with its number.
+    pub fn insert(&mut self, schema: TableSchema, indexes: Option<Arc<[Index]>>) -> Arc<TableSchema> {
+        if let Some(known) = self.tables.get_mut(&schema.id) {
+            let version = known.schema.version;
+            if *known.schema == (TableSchema { version, ..schema.clone() }) {
+                known.indexes = indexes.or(known.indexes.take());
+                return known.schema.clone();
+            }
+        }
+        self.put(schema, indexes)
+    }
+
+    /// Sets a database's default character set.
+    pub fn set_database(&mut self, name: impl Into<Arc<str>>, charset: Charset) {
+        self.databases.insert(name.into(), charset);
+    }
+
+    /// Forgets tables whose structure is no longer known. Their numbers stay used.
+    pub fn forget<'t>(&mut self, tables: impl IntoIterator<Item = &'t TableId>) {
+        for table in tables {
+            self.tables.remove(table);
+        }
+    }
+
+    /// Applies changes in order.
+    ///
+    /// # Errors
+    /// `DDL_UNSUPPORTED` if one does not fit its table, `STRUCTURE_UNKNOWN` if it changes columns of a table
+    /// that is not known. Then nothing is applied. Renames, drops and the like of unknown tables are no
+    /// errors: they are of tables that are not followed.
+    pub fn apply(&mut self, changes: &[SchemaChange]) -> Result<()> {
+        // Statements that change many tables at once are rare; the copy holds pointers to the structures.
+        let mut next = self.clone();
+        for change in changes {
+            next.apply_one(change)?;
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Takes in what an outcome tells besides its changes; after [`TableStructures::apply`].
+    pub fn learn(&mut self, facts: &[Fact]) {
+        for fact in facts {
+            match fact {
+                Fact::Table { table, charset, comment, indexes } => {
+                    let Some(known) = self.tables.get_mut(table) else { continue };
+                    known.indexes = indexes.clone();
+                    if known.schema.charset != *charset || known.schema.comment != *comment {
+                        // No new version: rows are read as before.
+                        let (charset, comment) = (charset.clone(), comment.clone());
+                        known.schema =
+                            Arc::new(TableSchema { charset, comment, ..(*known.schema).clone() });
+                    }
+                }
+                Fact::Database { name, charset: Some(charset) } => {
+                    self.databases.insert(name.clone(), charset.clone());
+                }
+                Fact::Database { name, charset: None } => {
+                    self.databases.remove(name);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, schema: TableSchema, indexes: Option<Arc<[Index]>>) -> Arc<TableSchema> {
+        let last = self.versions.entry(schema.id.clone()).or_insert(0);
+        // A renamed table keeps counting above both names' numbers.
+        *last = (*last).max(schema.version) + 1;
+        let schema = Arc::new(TableSchema { version: *last, ..schema });
+        self.tables.insert(schema.id.clone(), Table { schema: schema.clone(), indexes });
+        schema
+    }
+
+    fn apply_one(&mut self, change: &SchemaChange) -> Result<()> {
+        match change {
+            SchemaChange::CreateTable { schema } => {
+                self.put(TableSchema { version: 0, ..(**schema).clone() }, None);
+            }
+            SchemaChange::DropTable { table } => {
+                self.tables.remove(table);
+            }
+            SchemaChange::RenameTable { table, .. } => {
+                if let Some(known) = self.tables.remove(table) {
+                    self.put(change.apply_to(&known.schema)?, known.indexes);
+                }
+            }
+            SchemaChange::TruncateTable { .. } | SchemaChange::ResnapshotTable { .. } => {}
+            _ => {
+                let table = change.table();
+                let Some(known) = self.tables.get(table) else {
+                    return Err(Error::definite(
+                        codes::STRUCTURE_UNKNOWN,
+                        format!("the structure of \"{table}\", which is altered, is not known here"),
+                    )
+                    .note(format!("the change: {change}"))
+                    .help("copy the table again"));
+                };
+                let next = change.apply_to(&known.schema)?;
+                let indexes = known.indexes.as_deref().and_then(|known| follow(known, change));
+                self.put(next, indexes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Index names behind a change, where the change tells them.
+fn follow(indexes: &[Index], change: &SchemaChange) -> Option<Arc<[Index]>> {
+    let mut next = indexes.to_vec();
+    match change {
+        SchemaChange::ChangeUniqueKeys { .. } => return None,
+        SchemaChange::RenameColumn { column, to, .. } => {
+            for name in next.iter_mut().flat_map(|i| &mut i.parts).filter_map(|part| part.column.as_mut()) {
+                if same_name(name, column) {
+                    *name = to.clone();
+                }
+            }
+        }
+        SchemaChange::DropColumn { column, .. } => {
+            for index in &mut next {
+                index.parts.retain(|part| part.column.as_ref().is_none_or(|name| !same_name(name, column)));
+            }
+            next.retain(|index| !index.parts.is_empty());
+        }
+        _ => {}
+    }
+    Some(next.into())
+}
+
+impl Structures for TableStructures {
+    fn table(&self, id: &TableId) -> Option<Arc<TableSchema>> {
+        self.get(id).cloned()
+    }
+
+    fn tables_of(&self, database: &str) -> Vec<TableId> {
+        self.tables.keys().filter(|id| &*id.database == database).cloned().collect()
+    }
+
+    fn database_charset(&self, database: &str) -> Option<Charset> {
+        self.databases.get(database).cloned()
+    }
+
+    fn indexes(&self, id: &TableId) -> Option<Arc<[Index]>> {
+        self.tables.get(id).and_then(|t| t.indexes.clone())
+    }
+}

@@ -1,0 +1,503 @@
+//! One run of a pipeline, from looking at everything to the last checkpoint.
+//!
+//! *The order of the start.* (1) The state folder is locked. (2) The source is connected, looked at, and its
+//! position found, or a checkpoint's is taken. (3) Targets are asked where they stand, and their tables are checked:
+//! until here nothing has been changed but the state folder's lock. (4) If this is a first start, the first checkpoint
+//! (position, structures, chunk lists) is made durable. (5) Targets are claimed: no other run can commit from now on.
+//! (6) Tables are made ready and rows flow.
+//!
+//! *Why (4) is before (5).* A sink that committed without a checkpoint would, after a crash, be met by a new start with
+//! a new position: rows deleted at the source in between would stay at the target for ever. So a target that holds
+//! our progress while there is no checkpoint to it is refused.
+
+use crate::sink_driver::{Committer, Port as SinkEnd, SinkShared, ToCommitter};
+use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until};
+use crate::state::{Checkpoint, StateDir, this_run};
+use crate::status::StatusHandle;
+use cdc_core::connector::{JobIdentity, Sink, TargetTable};
+use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::{FlowPlan, Plan, SourcePlan};
+use cdc_core::position::Position;
+use cdc_core::schema::{TableId, TableSchema};
+use cdc_core::tick::Tick;
+use cdc_core::{Error, Result, codes};
+use cdc_materialize::record::Record;
+use cdc_materialize::render::{Counters, Failure, Ports, render};
+use cdc_mysql::capture::Capture;
+use cdc_mysql::config::Config;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+
+/// How a plan is run.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The pipeline file's folder: paths of targets are relative to it.
+    pub base: PathBuf,
+    /// The state folder.
+    pub state: PathBuf,
+    /// Timely workers in this process.
+    pub workers: usize,
+    /// When the run ends by itself.
+    pub until: Until,
+}
+
+/// A run that ended well.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Why it ended.
+    pub ended: Ended,
+    /// The last tick that every sink has committed.
+    pub committed: Tick,
+    /// Row changes of the log given out.
+    pub log_rows: u64,
+    /// Rows of the snapshot given out.
+    pub snapshot_rows: u64,
+    /// What sinks have to tell.
+    pub summaries: Vec<String>,
+}
+
+/// Tells a run to stop.
+#[derive(Debug, Clone)]
+pub struct Stop(Arc<watch::Sender<bool>>);
+
+impl Default for Stop {
+    fn default() -> Self {
+        Stop(Arc::new(watch::Sender::new(false)))
+    }
+}
+
+impl Stop {
+    /// Stop at the next end of a transaction, with a checkpoint.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Has it been told?
+    pub fn is_told(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+struct OpenSink {
+    name: String,
+    sink: Box<dyn Sink>,
+    identity: JobIdentity,
+    resumed: Tick,
+}
+
+/// Runs a plan to its end.
+///
+/// # Errors
+/// The first definite error of any part; nothing behind it has been committed.
+pub fn run(plan: &Plan, options: &RunOptions, status: &StatusHandle, stop: &Stop) -> Result<Report> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("cdc-io")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::definite(codes::INTERNAL, format!("no threads for input and output: {e}")))?;
+    let result = run_on(&runtime, plan, options, status, stop);
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    result
+}
+
+fn run_on(
+    runtime: &tokio::runtime::Runtime,
+    plan: &Plan,
+    options: &RunOptions,
+    status: &StatusHandle,
+    stop: &Stop,
+) -> Result<Report> {
+    let source = only_source(plan)?;
+    let config = Config::from_options(&source.options)?;
+    let mut sinks = Vec::new();
+    for sink_plan in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
+        sinks.push((sink_plan.name.clone(), cdc_sinks::registry::open(sink_plan, &options.base)?));
+    }
+    let mut dir = StateDir::open(&options.state)?;
+    let (found, notices) = dir.load()?;
+    notices.into_iter().for_each(|n| status.notice(n));
+    let fingerprint = fingerprint(plan);
+    if let Some(checkpoint) = &found {
+        check_fingerprint(checkpoint, plan, &fingerprint)?;
+    }
+    // until the source is there, Ctrl-C must not wait for its time-outs
+    let mut stopped = stop.0.subscribe();
+    let capture = runtime.block_on(async {
+        let open = async {
+            match found.as_ref().and_then(|c| c.sources.get(&source.name)) {
+                Some(state) => Capture::resume(config.clone(), state).await,
+                None => Capture::start(config.clone()).await,
+            }
+        };
+        tokio::select! {
+            capture = open => capture.map(Some),
+            _ = stopped.wait_for(|s| *s) => Ok(None),
+        }
+    })?;
+    let Some(mut capture) = capture else {
+        return Ok(Report { ended: Ended::Stopped, committed: 0, log_rows: 0, snapshot_rows: 0, summaries: Vec::new() });
+    };
+    let first = found.is_none();
+    let base = found.unwrap_or_else(|| Checkpoint {
+        pipeline: plan.name.clone(),
+        fingerprint,
+        job_id: new_job_id(),
+        tick: 0,
+        sources: BTreeMap::new(),
+    });
+    let mut base = base;
+    let schemas: Vec<Arc<TableSchema>> = capture.schemas().cloned().collect();
+    let tables = bind_all(plan, &schemas)?;
+    let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name)?;
+    for sink in &mut open {
+        if sink.resumed == base.tick {
+            for (_, table) in tables.iter().filter(|(name, _)| *name == sink.name) {
+                sink.sink.check(table)?;
+            }
+        }
+    }
+    if first {
+        base.sources.insert(source.name.clone(), capture.state());
+        dir.save(&base)?;
+    } else {
+        status.info(format!("going on from tick {} at {}", base.tick, capture.position()));
+    }
+    for sink in &mut open {
+        sink.sink.claim(&sink.identity)?;
+        if sink.resumed == base.tick {
+            for (_, table) in tables.iter().filter(|(name, _)| *name == sink.name) {
+                sink.sink.prepare(table)?;
+            }
+        }
+    }
+    if let Some((_, furthest)) = cuts.back() {
+        capture.hold_chunks_until(furthest)?;
+    }
+    flow(runtime, plan, options, status, stop, Started { source, capture, base, open, cuts, dir })
+}
+
+struct Started<'p> {
+    source: &'p SourcePlan,
+    capture: Capture,
+    base: Checkpoint,
+    open: Vec<OpenSink>,
+    cuts: VecDeque<(Tick, Position)>,
+    dir: StateDir,
+}
+
+/// Dataflow, committers and driver, until they end.
+fn flow(
+    runtime: &tokio::runtime::Runtime,
+    plan: &Plan,
+    options: &RunOptions,
+    status: &StatusHandle,
+    stop: &Stop,
+    started: Started<'_>,
+) -> Result<Report> {
+    let workers = options.workers.max(1);
+    let plan = Arc::new(plan.clone());
+    let failure = Arc::new(Failure::default());
+    let counters = Arc::new(Counters { rows: (0..workers).map(|_| AtomicU64::new(0)).collect() });
+    status.set_counters(counters.clone());
+    let dir = Arc::new(Mutex::new(started.dir));
+    let flows = Arc::new(plan.flows.clone());
+    let mut committers = Vec::new();
+    let mut ends: Vec<(String, cdc_core::connector::Delivery, mpsc::Sender<ToCommitter>, Arc<SinkShared>)> = Vec::new();
+    for sink in started.open {
+        let (to, inbox) = mpsc::channel();
+        let shared = SinkShared::new(sink.resumed, failure.clone());
+        ends.push((sink.name.clone(), sink.sink.delivery(), to, shared.clone()));
+        let committer = Committer {
+            bindings: (!sink.sink.holds_progress()).then(|| dir.clone()),
+            name: sink.name.clone(),
+            sink: sink.sink,
+            flows: flows.clone(),
+            workers,
+            resumed: sink.resumed,
+            shared,
+            status: status.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("cdc-sink-{}", sink.name))
+            .spawn(move || committer.run(&inbox))
+            .map_err(|e| Error::definite(codes::INTERNAL, format!("no thread for a sink: {e}")))?;
+        committers.push(thread);
+    }
+    let (to_source, from_driver) = mpsc::channel::<Record>();
+    let activator = Arc::new(Mutex::new(None));
+    let (frontier, committed) = watch::channel::<Tick>(started.base.tick);
+    // what only worker 0 gets
+    let source_end = Mutex::new(Some(SourceEnd { from: from_driver, activator: activator.clone(), failure: failure.clone() }));
+    let frontier = Mutex::new(Some(frontier));
+    let source_name = started.source.name.clone();
+    let guards = {
+        let (plan, failure, counters) = (plan.clone(), failure.clone(), counters);
+        let ends = Mutex::new(ends);
+        timely::execute(timely::Config::process(workers), move |worker| {
+            let first = worker.index() == 0;
+            let lock = |m: &Mutex<Option<SourceEnd>>| m.lock().ok().and_then(|mut s| s.take());
+            let mut ports = Ports {
+                sources: BTreeMap::new(),
+                sinks: BTreeMap::new(),
+                failure: failure.clone(),
+                counters: counters.clone(),
+            };
+            if first && let Some(end) = lock(&source_end) {
+                ports.sources.insert(source_name.clone(), Box::new(end));
+            }
+            let index = worker.index();
+            if let Ok(ends) = ends.lock() {
+                for (name, delivery, to, shared) in ends.iter() {
+                    let end = SinkEnd { worker: index, to: to.clone(), shared: shared.clone() };
+                    ports.sinks.insert(name.clone(), (*delivery, Box::new(end)));
+                }
+            }
+            let frontier = if first { frontier.lock().ok().and_then(|mut f| f.take()) } else { None };
+            let probe = render(worker, &plan, ports);
+            let mut last = 0;
+            while !probe.done() {
+                worker.step_or_park(Some(Duration::from_millis(100)));
+                if let Some(frontier) = &frontier {
+                    let next = probe.with_frontier(|f| f.first().copied());
+                    if let Some(next) = next
+                        && next > last
+                    {
+                        last = next;
+                        frontier.send_if_modified(|c| {
+                            let newer = next - 1 > *c;
+                            *c = (*c).max(next - 1);
+                            newer
+                        });
+                    }
+                }
+            }
+        })
+        .map_err(|e| Error::definite(codes::INTERNAL, format!("no workers: {e}")))?
+    };
+    let driver = Driver {
+        source: started.source.name.clone(),
+        capture: started.capture,
+        to: Some(to_source),
+        activator,
+        permits: Arc::new(Semaphore::new(IN_FLIGHT / 1024)),
+        committed,
+        stop: stop.0.subscribe(),
+        state: dir,
+        status: status.clone(),
+        base: started.base,
+        every: Duration::from_millis(plan.checkpoint.every_ms.max(100)),
+        until: options.until,
+        cuts: started.cuts,
+    };
+    let watched = failure.clone();
+    let result = runtime.block_on(async {
+        let failed = async {
+            while !watched.is_set() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        // spawned, so that it runs on the pool and ends even when this future is dropped
+        let mut task = tokio::spawn(driver.run());
+        tokio::select! {
+            result = &mut task => result.unwrap_or_else(|e| Err(Error::definite(codes::INTERNAL, format!("the source driver failed: {e}")))),
+            () = failed => {
+                task.abort();
+                let _ = task.await;
+                Ok(Ended::Stopped)
+            }
+        }
+    });
+    if let Err(error) = &result {
+        // committers must not commit what is still under way behind an error of the source: what is complete is
+        // right, but the run is over
+        failure.set(error.clone());
+    }
+    for ended in guards.join() {
+        if let Err(error) = ended {
+            failure.set(Error::definite(codes::WORKER_PANIC, format!("a worker failed: {error}")));
+        }
+    }
+    let mut summaries = Vec::new();
+    for committer in committers {
+        match committer.join() {
+            Ok(lines) => summaries.extend(lines),
+            Err(_) => failure.set(Error::definite(codes::WORKER_PANIC, "a committer failed")),
+        }
+    }
+    if let Some(error) = failure.get() {
+        return Err(error);
+    }
+    let ended = result?;
+    let last = status.get();
+    Ok(Report {
+        ended,
+        committed: last.committed,
+        log_rows: last.log_rows,
+        snapshot_rows: last.snapshot_rows,
+        summaries,
+    })
+}
+
+fn only_source(plan: &Plan) -> Result<&SourcePlan> {
+    let used: Vec<&SourcePlan> =
+        plan.sources.iter().filter(|s| plan.flows.iter().any(|f| f.source == s.name)).collect();
+    match used[..] {
+        [source] => Ok(source),
+        [] => Err(Error::definite(codes::NO_FLOW, "no flow reads a source")),
+        _ => Err(Error::definite(codes::FEATURE_NOT_YET, "a pipeline with several sources is not built yet")
+            .help("write a pipeline file for each source")),
+    }
+}
+
+/// What a state folder belongs to: which tables are read, and how rows get to targets.
+fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for source in &plan.sources {
+        out.insert(format!("source {}: tables", source.name), format!("{:?}", source.options.list("tables").unwrap_or_default()));
+    }
+    for flow in &plan.flows {
+        out.insert(
+            format!("flow {}", flow.name),
+            format!("{:?}", (&flow.source, &flow.tables, &flow.sink, &flow.target, &flow.key)),
+        );
+    }
+    out
+}
+
+fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String, String>) -> Result<()> {
+    if checkpoint.pipeline != plan.name {
+        return Err(Error::definite(
+            codes::STATE_FOREIGN,
+            format!("the state folder belongs to pipeline \"{}\", this is \"{}\"", checkpoint.pipeline, plan.name),
+        )
+        .help("give each pipeline a state folder of its own: checkpoint = { dir = \"..\" } or --state"));
+    }
+    let mut differences: Vec<&str> = Vec::new();
+    for key in checkpoint.fingerprint.keys().chain(now.keys()) {
+        if checkpoint.fingerprint.get(key) != now.get(key) && !differences.contains(&key.as_str()) {
+            differences.push(key);
+        }
+    }
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let mut error = Error::definite(codes::PIPELINE_CHANGED, "the pipeline changed in a way that cannot go on from its state");
+    for difference in differences {
+        error = error.note(format!("changed: {difference}"));
+    }
+    Err(error.help("undo the change, or copy anew: remove the state folder and the target's tables"))
+}
+
+/// A name for the job that nobody else has: ties targets to the state folder.
+fn new_job_id() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let word = || std::collections::hash_map::RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", word(), word())
+}
+
+/// Every table that flows write now, by sink: checks on the way that no two source tables meet by accident.
+fn bind_all(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<Vec<(String, Arc<TargetTable>)>> {
+    let mut tables = Vec::new();
+    let mut owners: BTreeMap<(String, String), (usize, TableId)> = BTreeMap::new();
+    for (index, flow) in plan.flows.iter().enumerate() {
+        for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
+            let bound = BoundFlow::bind(flow, schema).map_err(|mut diagnostics| {
+                diagnostics.truncate(1);
+                diagnostics.pop().map_or_else(
+                    || Error::definite(codes::INTERNAL, "a flow was refused without a reason"),
+                    |d| Error::from(d).note(format!("flow \"{}\", table \"{}\"", flow.name, schema.id)),
+                )
+            })?;
+            let target = bound.target();
+            let owner = owners.entry((flow.sink.clone(), target.name.clone()));
+            match owner {
+                std::collections::btree_map::Entry::Vacant(entry) => {
+                    entry.insert((index, schema.id.clone()));
+                    tables.push((flow.sink.clone(), target.clone()));
+                }
+                std::collections::btree_map::Entry::Occupied(entry) => {
+                    let (other, id) = entry.get();
+                    if !may_meet(flow, index, *other) {
+                        return Err(Error::definite(
+                            codes::TARGET_COLLISION,
+                            format!("tables \"{id}\" and \"{}\" meet in target table \"{}\"", schema.id, target.name),
+                        )
+                        .note(format!("flow \"{}\"", flow.name))
+                        .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(tables)
+}
+
+/// Several source tables in one target table must be told apart by a stated key.
+fn may_meet(flow: &FlowPlan, index: usize, other: usize) -> bool {
+    index == other && flow.key.as_ref().is_some_and(|key| key.len() > 1)
+}
+
+/// Asks every target where it stands.
+fn inspect(
+    sinks: Vec<(String, Box<dyn Sink>)>,
+    plan: &Plan,
+    base: &Checkpoint,
+    first: bool,
+    dir: &StateDir,
+    source: &str,
+) -> Result<(Vec<OpenSink>, VecDeque<(Tick, Position)>)> {
+    let mut open = Vec::new();
+    let mut cuts: BTreeMap<Tick, Position> = BTreeMap::new();
+    let mut cut = |tick: Tick, binding: &cdc_core::position::Binding| {
+        if tick > base.tick
+            && let Some(position) = binding.positions.get(source)
+        {
+            cuts.insert(tick, position.clone());
+        }
+    };
+    for (name, mut sink) in sinks {
+        let identity = JobIdentity {
+            pipeline: plan.name.clone(),
+            sink: name.clone(),
+            job_id: base.job_id.clone(),
+            run: this_run(),
+        };
+        let foreign = |what: &str| {
+            Error::definite(codes::TARGET_PROGRESS, format!("sink \"{name}\": {what}")).help(
+                "use the state folder that belongs to the target; to copy anew: remove the state folder and the target's tables and progress",
+            )
+        };
+        let resumed = match sink.inspect(&identity)? {
+            Some(_) if first => {
+                return Err(foreign("the target holds progress of this pipeline, and there is no state to go on from"));
+            }
+            Some(resume) if resume.job_id != base.job_id => {
+                return Err(foreign("the target holds progress of another run of this pipeline, with another state folder"));
+            }
+            Some(resume) if resume.tick < base.tick => {
+                return Err(foreign(&format!(
+                    "the target stands at tick {}, behind the state's tick {}: it was set back",
+                    resume.tick, base.tick
+                )));
+            }
+            Some(resume) => {
+                cut(resume.tick, &resume.binding);
+                resume.tick
+            }
+            None if sink.holds_progress() && !first && base.tick > 0 => {
+                return Err(foreign("the target has lost its progress, or is another one than before"));
+            }
+            None => base.tick,
+        };
+        open.push(OpenSink { name, sink, identity, resumed });
+    }
+    if let Some((tick, binding)) = dir.last_binding()? {
+        cut(tick, &binding);
+    }
+    Ok((open, cuts.into_iter().collect()))
+}

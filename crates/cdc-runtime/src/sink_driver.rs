@@ -1,0 +1,419 @@
+//! The committer: one thread per sink, the only one that talks to it.
+//!
+//! Workers hand over each tick's net changes; the committer writes complete ticks in order and makes them
+//! visible with their binding in one transaction of the target.
+//!
+//! *When is a tick complete?* When its end has come (it carries the binding) and every worker has said that its
+//! frontier is past the tick. Both are needed: the end alone says nothing of rows still on their way between
+//! workers; the frontier alone does not know the binding, and passes a tick that a stopping source never ended.
+//!
+//! *Groups.* While a commit is under way more ticks complete; they are committed together. A tick is never split
+//! over two commits. A tick with very many rows is written in parts as they come, once all ticks before it are
+//! committed, so no tick is too large for memory; it is committed once.
+//!
+//! *Schema changes* come alone at their tick, in front of rows of their own statement. Everything of earlier
+//! ticks has been written by then and nothing of later ones: old and new rows never meet. This is the barrier: it is
+//! the frontier at all workers, seen by the one thread that acts. Nothing waits inside an operator, so it
+//! cannot deadlock.
+//!
+//! *Transient errors* of a target: the transaction is rolled back, and what it held is written again, with
+//! back-off. What was written in parts and is too large to be held cannot be; then the run ends and starts
+//! again from its checkpoint.
+
+use cdc_core::connector::{Sink, TargetBatch, TargetTable};
+use cdc_core::event::SchemaEvent;
+use cdc_core::plan::FlowPlan;
+use cdc_core::position::Binding;
+use cdc_core::tick::Tick;
+use cdc_core::{Diagnostic, Result, Severity};
+use cdc_materialize::render::{Failure, SinkBatch, SinkPort};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+use timely::scheduling::SyncActivator;
+
+use crate::state::StateDir;
+use crate::status::StatusHandle;
+
+/// Rows written before a group is committed, if more ticks are waiting.
+const GROUP_ROWS: usize = 100_000;
+
+/// Rows of an open tick above which they are written before it ends.
+const EARLY_ROWS: usize = 50_000;
+
+/// Bytes of written rows that are held for being written again.
+const HELD_BYTES: usize = 64 << 20;
+
+/// What comes from the workers.
+pub(crate) enum ToCommitter {
+    Rows { tick: Tick, batch: SinkBatch },
+    Schema(Box<SchemaWork>),
+    End { tick: Tick, binding: Arc<Binding> },
+    Passed { worker: usize, next: Option<Tick> },
+}
+
+pub(crate) struct SchemaWork {
+    ordinal: u64,
+    flow: usize,
+    event: Arc<SchemaEvent>,
+    before: Option<Arc<TargetTable>>,
+    after: Option<Arc<TargetTable>>,
+}
+
+/// What the operators of a sink on all workers share with its committer.
+pub(crate) struct SinkShared {
+    committed: AtomicU64,
+    activators: Mutex<Vec<SyncActivator>>,
+    failure: Arc<Failure>,
+}
+
+impl SinkShared {
+    pub(crate) fn new(committed: Tick, failure: Arc<Failure>) -> Arc<SinkShared> {
+        Arc::new(SinkShared { committed: AtomicU64::new(committed), activators: Mutex::default(), failure })
+    }
+
+    fn activate(&self) {
+        for activator in self.activators.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            // a worker that has ended need not be woken
+            let _ = activator.activate();
+        }
+    }
+}
+
+/// The workers' end.
+pub(crate) struct Port {
+    pub(crate) worker: usize,
+    pub(crate) to: mpsc::Sender<ToCommitter>,
+    pub(crate) shared: Arc<SinkShared>,
+}
+
+impl Port {
+    fn send(&self, message: ToCommitter) {
+        // a committer that has ended has noted why
+        let _ = self.to.send(message);
+    }
+}
+
+impl SinkPort for Port {
+    fn connect(&mut self, activator: SyncActivator) {
+        self.shared.activators.lock().unwrap_or_else(PoisonError::into_inner).push(activator);
+    }
+
+    fn rows(&mut self, tick: Tick, batch: SinkBatch) {
+        self.send(ToCommitter::Rows { tick, batch });
+    }
+
+    fn schema(
+        &mut self,
+        ordinal: u64,
+        flow: usize,
+        event: Arc<SchemaEvent>,
+        before: Option<Arc<TargetTable>>,
+        after: Option<Arc<TargetTable>>,
+    ) {
+        self.send(ToCommitter::Schema(Box::new(SchemaWork { ordinal, flow, event, before, after })));
+    }
+
+    fn end(&mut self, tick: Tick, binding: Arc<Binding>) {
+        self.send(ToCommitter::End { tick, binding });
+    }
+
+    fn passed(&mut self, next: Option<Tick>) {
+        self.send(ToCommitter::Passed { worker: self.worker, next });
+    }
+
+    fn committed(&self) -> Tick {
+        // after a failure nothing is held back any more, so that the dataflow can end
+        if self.shared.failure.is_set() { Tick::MAX } else { self.shared.committed.load(Ordering::SeqCst) }
+    }
+}
+
+#[derive(Default)]
+struct TickWork {
+    schema: Vec<SchemaWork>,
+    batches: Vec<TargetBatch>,
+    guards: Vec<Vec<cdc_materialize::record::Guard>>,
+    rows: usize,
+    binding: Option<Arc<Binding>>,
+}
+
+/// A sink with its committer's state.
+pub(crate) struct Committer {
+    pub(crate) name: String,
+    pub(crate) sink: Box<dyn Sink>,
+    pub(crate) flows: Arc<Vec<FlowPlan>>,
+    pub(crate) workers: usize,
+    /// Ticks up to here are at the target already.
+    pub(crate) resumed: Tick,
+    pub(crate) shared: Arc<SinkShared>,
+    /// For sinks that cannot hold their progress: where bindings are noted before a commit.
+    pub(crate) bindings: Option<Arc<Mutex<StateDir>>>,
+    pub(crate) status: StatusHandle,
+}
+
+/// What was written since the last commit, to be written again after a transient error.
+enum Written {
+    Batch(TargetBatch),
+    Schema(SchemaWork),
+}
+
+struct Group {
+    written: Vec<Written>,
+    bytes: usize,
+    rows: usize,
+    /// Some of it is not held any more.
+    lost: bool,
+    last: Option<(Tick, Arc<Binding>)>,
+}
+
+impl Committer {
+    /// Runs until the dataflow has ended; gives back the sink's summary.
+    pub(crate) fn run(mut self, inbox: &mpsc::Receiver<ToCommitter>) -> Vec<String> {
+        let result = self.serve(inbox);
+        if let Err(error) = result {
+            self.sink.rollback();
+            let error = error.note(format!("sink \"{}\"", self.name));
+            self.shared.failure.set(error);
+        }
+        self.shared.activate();
+        self.sink.summary()
+    }
+
+    fn serve(&mut self, inbox: &mpsc::Receiver<ToCommitter>) -> Result<()> {
+        let mut pending: BTreeMap<Tick, TickWork> = BTreeMap::new();
+        let mut frontiers: Vec<Option<Tick>> = vec![Some(0); self.workers];
+        let mut prepared: HashSet<*const TargetTable> = HashSet::new();
+        // what `prepared` points to, so that addresses stay their own
+        let mut held_tables: Vec<Arc<TargetTable>> = Vec::new();
+        let mut group = Group { written: Vec::new(), bytes: 0, rows: 0, lost: false, last: None };
+        loop {
+            let Ok(first) = inbox.recv() else { return Ok(()) };
+            let mut next = Some(first);
+            while let Some(message) = next {
+                self.take(message, &mut pending, &mut frontiers);
+                next = inbox.try_recv().ok();
+            }
+            if self.shared.failure.is_set() {
+                self.sink.rollback();
+                return Ok(());
+            }
+            // None is "nothing at all", past everything
+            let passed = frontiers.iter().map(|f| f.unwrap_or(Tick::MAX)).min().unwrap_or(0);
+            while let Some(entry) = pending.first_entry() {
+                if *entry.key() >= passed || entry.get().binding.is_none() {
+                    break;
+                }
+                let (tick, work) = entry.remove_entry();
+                if tick <= self.resumed {
+                    continue;
+                }
+                let binding = work.binding.clone();
+                self.write_tick(work, &mut group, &mut prepared, &mut held_tables)?;
+                if let Some(binding) = binding {
+                    group.last = Some((tick, binding));
+                }
+                if group.rows >= GROUP_ROWS {
+                    self.commit(&mut group, &mut prepared)?;
+                }
+            }
+            if group.last.is_some() {
+                self.commit(&mut group, &mut prepared)?;
+            }
+            // what is complete is committed: an open tick may be written in parts
+            if let Some(mut entry) = pending.first_entry()
+                && *entry.key() > self.resumed
+                && entry.get().rows >= EARLY_ROWS
+            {
+                let open = entry.get_mut();
+                let part = TickWork {
+                    schema: std::mem::take(&mut open.schema),
+                    batches: std::mem::take(&mut open.batches),
+                    guards: std::mem::take(&mut open.guards),
+                    rows: std::mem::take(&mut open.rows),
+                    binding: None,
+                };
+                self.write_tick(part, &mut group, &mut prepared, &mut held_tables)?;
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        message: ToCommitter,
+        pending: &mut BTreeMap<Tick, TickWork>,
+        frontiers: &mut [Option<Tick>],
+    ) {
+        match message {
+            ToCommitter::Rows { tick, batch } => {
+                if tick <= self.resumed {
+                    return;
+                }
+                let work = pending.entry(tick).or_default();
+                work.rows += batch.changes.len();
+                work.guards.push(batch.guard);
+                work.batches.push(TargetBatch { table: batch.table, origins: batch.origins, changes: batch.changes });
+            }
+            ToCommitter::Schema(schema) => {
+                if schema.event.tick > self.resumed {
+                    pending.entry(schema.event.tick).or_default().schema.push(*schema);
+                }
+            }
+            ToCommitter::End { tick, binding } => {
+                pending.entry(tick).or_default().binding = Some(binding);
+            }
+            ToCommitter::Passed { worker, next } => {
+                if let Some(frontier) = frontiers.get_mut(worker) {
+                    *frontier = next;
+                }
+            }
+        }
+    }
+
+    fn write_tick(
+        &mut self,
+        mut work: TickWork,
+        group: &mut Group,
+        prepared: &mut HashSet<*const TargetTable>,
+        held: &mut Vec<Arc<TargetTable>>,
+    ) -> Result<()> {
+        // In a replayed tick a schema change may stand between rows: everything in the order of the source.
+        // A batch has one schema version, so all of it lies on one side of its table's change.
+        enum Step {
+            Schema(SchemaWork),
+            Batch(TargetBatch),
+        }
+        let mut steps: Vec<(u64, Step)> = Vec::with_capacity(work.schema.len() + work.batches.len());
+        steps.extend(work.schema.drain(..).map(|s| (s.ordinal, Step::Schema(s))));
+        steps.extend(work.batches.drain(..).map(|b| {
+            (b.changes.iter().map(|c| c.ordinal).min().unwrap_or(0), Step::Batch(b))
+        }));
+        steps.sort_by_key(|(ordinal, _)| *ordinal);
+        for (_, step) in steps {
+            let batch = match step {
+                Step::Schema(schema) => {
+                    self.attempt(group, prepared, |this, prepared| this.change(&schema, prepared))?;
+                    group.written.push(Written::Schema(schema));
+                    continue;
+                }
+                Step::Batch(batch) => batch,
+            };
+            if held.len() > 10_000 {
+                held.clear();
+                prepared.clear();
+            }
+            if !prepared.contains(&Arc::as_ptr(&batch.table)) {
+                held.push(batch.table.clone());
+            }
+            self.attempt(group, prepared, |this, prepared| this.write(&batch, prepared))?;
+            group.rows += batch.changes.len();
+            group.bytes += batch
+                .changes
+                .iter()
+                .map(|c| c.key.as_bytes().len() + c.row.as_ref().map_or(0, |r| r.as_bytes().len()) + 96)
+                .sum::<usize>();
+            if group.bytes > HELD_BYTES {
+                group.lost = true;
+                group.written.clear();
+            }
+            if !group.lost {
+                group.written.push(Written::Batch(batch));
+            }
+        }
+        // only now may the source send more
+        drop(work.guards);
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &TargetBatch, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
+        if prepared.insert(Arc::as_ptr(&batch.table)) {
+            self.sink.prepare(&batch.table)?;
+        }
+        self.sink.write(batch)
+    }
+
+    fn change(&mut self, work: &SchemaWork, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
+        let Some(flow) = self.flows.get(work.flow) else { return Ok(()) };
+        let place = |e: cdc_core::Error| {
+            e.note(format!("behind the statement: {}", work.event.statement))
+                .note(format!("at {}:{} {}", work.event.origin.file, work.event.origin.offset, work.event.origin.gtid))
+        };
+        let changes =
+            cdc_schema::derivator::derive(flow, &work.event.changes, work.before.as_ref(), work.after.as_ref())
+                .map_err(place)?;
+        for change in &changes {
+            self.sink.apply(change).map_err(place)?;
+        }
+        prepared.clear();
+        if let Some(after) = &work.after {
+            self.sink.prepare(after).map_err(place)?;
+        }
+        let done: Vec<String> = work.event.changes.iter().map(ToString::to_string).collect();
+        self.status.info(format!(
+            "schema change: {}; sink \"{}\": {}",
+            done.join("; "),
+            self.name,
+            if changes.is_empty() { "nothing to do".to_owned() } else { format!("{} applied", changes.len()) }
+        ));
+        Ok(())
+    }
+
+    /// Does something in the open transaction; after a transient error all of the transaction again.
+    fn attempt(
+        &mut self,
+        group: &mut Group,
+        prepared: &mut HashSet<*const TargetTable>,
+        mut act: impl FnMut(&mut Self, &mut HashSet<*const TargetTable>) -> Result<()>,
+    ) -> Result<()> {
+        let mut wait = Duration::from_millis(50);
+        let mut again = false;
+        loop {
+            let result =
+                if again { self.rewrite(group, prepared).and_then(|()| act(self, prepared)) } else { act(self, prepared) };
+            match result {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_transient() && !group.lost && !self.shared.failure.is_set() => {
+                    self.sink.rollback();
+                    prepared.clear();
+                    let notice = error.diagnostic().clone();
+                    self.status.notice(
+                        Diagnostic { severity: Severity::Warning, ..notice }
+                            .note(format!("sink \"{}\": trying again in {wait:?}", self.name)),
+                    );
+                    std::thread::sleep(wait);
+                    wait = (wait * 2).min(Duration::from_secs(5));
+                    again = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes again what the rolled-back transaction held.
+    fn rewrite(&mut self, group: &mut Group, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
+        let written = std::mem::take(&mut group.written);
+        let result = written.iter().try_for_each(|w| match w {
+            Written::Batch(batch) => self.write(batch, prepared),
+            Written::Schema(schema) => self.change(schema, prepared),
+        });
+        group.written = written;
+        result
+    }
+
+    fn commit(&mut self, group: &mut Group, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
+        let Some((tick, binding)) = group.last.take() else { return Ok(()) };
+        // an operator that failed has said so before its frontier passed
+        if self.shared.failure.is_set() {
+            self.sink.rollback();
+            return Ok(());
+        }
+        if let Some(bindings) = &self.bindings {
+            bindings.lock().unwrap_or_else(PoisonError::into_inner).note_binding(tick, &binding)?;
+        }
+        self.attempt(group, prepared, |this, _| this.sink.commit(tick, &binding))?;
+        *group = Group { written: Vec::new(), bytes: 0, rows: 0, lost: false, last: None };
+        self.shared.committed.store(tick, Ordering::SeqCst);
+        self.shared.activate();
+        Ok(())
+    }
+}

@@ -1,0 +1,453 @@
+//! Cuts a source's stream into ticks, and checkpoints.
+//!
+//! A tick is closed at the end of a transaction, when it has many rows or its first row has waited long enough;
+//! a quiet source closes an empty tick now and then, so that the stored position moves. A schema change opens a
+//! tick of its own.
+//!
+//! *Replay.* After a restart from a checkpoint at tick C a target may stand at S > C, at a known position (its
+//! binding). The same ticks are cut up to the furthest such S: everything up to the binding of the next known cut
+//! gets that cut's tick and nothing behind it does. A target drops ticks that it has, so which ticks lie between
+//! two cuts does not matter. Chunks are not mended before the furthest cut is reached
+//! ([`Capture::hold_chunks_until`]): their rows never enter a replayed tick.
+//!
+//! *Checkpoints.* At the end of a tick the source's state is noted; when every sink has committed that
+//! tick (the probe's frontier says so), it is written. So a checkpoint never calls finished what some target lacks.
+
+use crate::state::{Checkpoint, StateDir};
+use crate::status::{Phase, StatusHandle};
+use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
+use cdc_core::position::{Binding, Position};
+use cdc_core::schema::TableSchema;
+use cdc_core::tick::Tick;
+use cdc_core::{Result, Row};
+use cdc_materialize::record::{Guard, Record};
+use cdc_materialize::render::SourcePort;
+use cdc_mysql::capture::{Capture, CaptureItem, CaptureState};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+use timely::scheduling::SyncActivator;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+/// Rows after which a tick is closed at the next end of a transaction.
+const TICK_ROWS: u64 = 8192;
+
+/// How long the first row of a tick waits for company.
+const TICK_WAIT: Duration = Duration::from_millis(3);
+
+/// How often a quiet source closes an empty tick.
+const IDLE_TICK: Duration = Duration::from_secs(1);
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 1024;
+
+/// How often the status is brought up to date.
+const STATUS: Duration = Duration::from_millis(100);
+
+/// While tables are copied, finished chunks are made durable at least so often.
+const SNAPSHOT_CHECKPOINT: Duration = Duration::from_secs(1);
+
+/// Permits are counted in units of this many bytes.
+const UNIT: usize = 1024;
+
+/// Rows under way between a source and its sinks, in bytes.
+pub(crate) const IN_FLIGHT: usize = 32 << 20;
+
+/// The dataflow's end of a source.
+pub(crate) struct Port {
+    pub(crate) from: mpsc::Receiver<Record>,
+    pub(crate) activator: Arc<Mutex<Option<SyncActivator>>>,
+    pub(crate) failure: Arc<cdc_materialize::render::Failure>,
+}
+
+impl SourcePort for Port {
+    fn connect(&mut self, activator: SyncActivator) {
+        *self.activator.lock().unwrap_or_else(PoisonError::into_inner) = Some(activator);
+    }
+
+    fn poll(&mut self) -> Result<Option<Record>, ()> {
+        if self.failure.is_set() {
+            return Err(());
+        }
+        match self.from.try_recv() {
+            Ok(record) => Ok(Some(record)),
+            Err(mpsc::TryRecvError::Empty) => Ok(None),
+            Err(mpsc::TryRecvError::Disconnected) => Err(()),
+        }
+    }
+}
+
+/// When a run ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Until {
+    /// Never.
+    #[default]
+    Stopped,
+    /// When everything that the source had committed at the start has been committed at every sink.
+    CaughtUp,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// `until = caught-up`.
+    CaughtUp,
+    /// The source has nothing more to give (start mode `snapshot`).
+    Complete,
+}
+
+/// A source on its way into the dataflow.
+pub(crate) struct Driver {
+    pub(crate) source: String,
+    pub(crate) capture: Capture,
+    pub(crate) to: Option<mpsc::Sender<Record>>,
+    pub(crate) activator: Arc<Mutex<Option<SyncActivator>>>,
+    pub(crate) permits: Arc<Semaphore>,
+    /// The last tick that every sink has committed.
+    pub(crate) committed: watch::Receiver<Tick>,
+    pub(crate) stop: watch::Receiver<bool>,
+    pub(crate) state: Arc<Mutex<StateDir>>,
+    pub(crate) status: StatusHandle,
+    /// The checkpoint that this run began with; its fields but tick and source states stay.
+    pub(crate) base: Checkpoint,
+    pub(crate) every: Duration,
+    pub(crate) until: Until,
+    /// Ticks that targets have, ascending.
+    pub(crate) cuts: VecDeque<(Tick, Position)>,
+}
+
+struct Builder {
+    schema: Arc<TableSchema>,
+    origins: Vec<Origin>,
+    last_origin: Option<Arc<Origin>>,
+    changes: Vec<Change>,
+    bytes: usize,
+}
+
+struct Open {
+    tick: Tick,
+    ordinal: u64,
+    rows: u64,
+    builders: Vec<Builder>,
+    since: Option<Instant>,
+    /// It holds a schema change: it ends with the transaction.
+    schema: bool,
+    used: bool,
+}
+
+impl Open {
+    fn new(tick: Tick) -> Open {
+        Open { tick, ordinal: 0, rows: 0, builders: Vec::new(), since: None, schema: false, used: false }
+    }
+}
+
+impl Driver {
+    /// Runs until the end; what is said to be durable then is durable.
+    pub(crate) async fn run(mut self) -> Result<Ended> {
+        let result = self.drive().await;
+        // the dataflow ends when its source is gone
+        self.to = None;
+        self.wake();
+        result
+    }
+
+    async fn drive(&mut self) -> Result<Ended> {
+        let goal = match self.until {
+            Until::CaughtUp => Some(self.capture.server_position().await?),
+            Until::Stopped => None,
+        };
+        let first = self.cuts.front().map_or(self.base.tick + 1, |(tick, _)| *tick);
+        let mut open = Open::new(first);
+        let mut candidate: Option<(Tick, CaptureState)> = None;
+        let mut last_checkpoint = Instant::now();
+        let mut last_closed = Instant::now();
+        let mut last_tick: Tick = self.base.tick;
+        let mut status_timer = tokio::time::interval(STATUS);
+        status_timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut moved = false;
+        let mut ending: Option<Ended> = None;
+        let mut give_up: Option<Instant> = None;
+        self.status.update(|s| s.phase = if self.capture.is_whole() { Phase::Streaming } else { Phase::Snapshot });
+        loop {
+            if *self.stop.borrow() && ending.is_none() {
+                ending = Some(Ended::Stopped);
+                give_up = Some(Instant::now() + Duration::from_secs(5));
+                self.status.update(|s| s.phase = Phase::Stopping);
+            }
+            let boundary = self.capture.at_boundary();
+            if ending.is_none()
+                && boundary
+                && let Some(goal) = &goal
+                && self.capture.is_whole()
+                && self.capture.has_reached(goal)?
+            {
+                ending = Some(Ended::CaughtUp);
+            }
+            let in_replay = !self.cuts.is_empty();
+            if let Some(ended) = ending
+                && (boundary || give_up.is_some_and(|at| Instant::now() >= at))
+            {
+                // inside a transaction the open tick is never ended, so it is never committed
+                if boundary && !in_replay {
+                    if open.used || moved || candidate.is_none() {
+                        last_tick = self.close(&mut open).await?;
+                    }
+                    candidate = Some((last_tick, self.capture.state()));
+                }
+                self.finish(candidate, ended).await?;
+                return Ok(ended);
+            }
+            let wait = open.since.map(|since| since + TICK_WAIT);
+            let close_now = boundary
+                && !in_replay
+                && ((open.rows >= TICK_ROWS)
+                    || wait.is_some_and(|at| Instant::now() >= at)
+                    || (moved && last_closed.elapsed() >= IDLE_TICK));
+            if close_now {
+                last_tick = self.close(&mut open).await?;
+                moved = false;
+                last_closed = Instant::now();
+                let every = if self.capture.is_whole() { self.every } else { self.every.min(SNAPSHOT_CHECKPOINT) };
+                if candidate.is_none() && last_checkpoint.elapsed() >= every {
+                    candidate = Some((last_tick, self.capture.state()));
+                }
+                continue;
+            }
+            let stopping = ending.is_some();
+            tokio::select! {
+                biased;
+                changed = self.committed.changed() => {
+                    if changed.is_err() {
+                        // the dataflow is gone; whoever ended it has noted why
+                        return Ok(ending.unwrap_or(Ended::Stopped));
+                    }
+                    let committed = *self.committed.borrow_and_update();
+                    self.status.update(|s| {
+                        s.committed = committed;
+                        s.caught_up = committed >= last_tick && !open.used;
+                    });
+                    if let Some((tick, state)) = candidate.take_if(|(tick, _)| *tick <= committed) {
+                        self.checkpoint(tick, state)?;
+                        last_checkpoint = Instant::now();
+                    }
+                }
+                _ = self.stop.changed(), if !stopping => {}
+                item = self.capture.next() => match item? {
+                    CaptureItem::Changes { schema, origin, changes } => {
+                        self.status.update(|s| s.log_rows += changes.len() as u64);
+                        for change in changes {
+                            self.add(&mut open, &schema, &origin, change.op, change.before, change.after).await?;
+                        }
+                    }
+                    CaptureItem::Chunk { schema, origin, rows } => {
+                        self.status.update(|s| s.snapshot_rows += rows.len() as u64);
+                        for row in rows {
+                            self.add(&mut open, &schema, &origin, Op::Read, None, Some(row)).await?;
+                        }
+                    }
+                    CaptureItem::Schema { origin, statement, changes, before, after } => {
+                        if open.used && !open.schema && !in_replay {
+                            // the position is still that in front of the statement's transaction
+                            last_tick = self.close(&mut open).await?;
+                        }
+                        self.flush(&mut open).await?;
+                        open.schema = true;
+                        open.used = true;
+                        open.since.get_or_insert_with(Instant::now);
+                        open.ordinal += 1;
+                        let event = SchemaEvent {
+                            tick: open.tick,
+                            origin: Origin::clone(&origin),
+                            statement,
+                            changes,
+                            before,
+                            after,
+                        };
+                        self.send(Record::Schema { ordinal: open.ordinal, event: Arc::new(event) });
+                    }
+                    CaptureItem::TransactionEnd => {
+                        self.status.update(|s| s.transactions += 1);
+                        moved = true;
+                        if let Some((tick, position)) = self.cuts.front() {
+                            if self.capture.has_reached(position)? {
+                                debug_assert_eq!(open.tick, *tick);
+                                last_tick = self.close(&mut open).await?;
+                            }
+                        } else if open.schema {
+                            last_tick = self.close(&mut open).await?;
+                        }
+                    }
+                    CaptureItem::Moved => {
+                        moved = true;
+                        if let Some((_, position)) = self.cuts.front()
+                            && self.capture.has_reached(position)?
+                        {
+                            last_tick = self.close(&mut open).await?;
+                        }
+                    }
+                    CaptureItem::TableWhole(table) => {
+                        self.status.info(format!("table {table} is whole"));
+                        moved = true;
+                        if self.capture.is_whole() {
+                            self.status.info("snapshot complete: every table is whole, following the log");
+                            self.status.update(|s| s.phase = Phase::Streaming);
+                        }
+                    }
+                    CaptureItem::Notice(notice) => self.status.notice(notice),
+                    CaptureItem::End => ending = Some(ending.unwrap_or(Ended::Complete)),
+                },
+                () = sleep_until(wait), if wait.is_some() && boundary && !in_replay => {}
+                _ = status_timer.tick() => self.show(&open),
+            }
+        }
+    }
+
+    fn show(&self, open: &Open) {
+        let progress = self.capture.progress();
+        let position = self.capture.position();
+        let busy = IN_FLIGHT.saturating_sub(self.permits.available_permits() * UNIT);
+        self.status.update(|s| {
+            s.tables.insert(self.source.clone(), progress);
+            s.positions.insert(self.source.clone(), format!("{}:{}", position.file, position.offset));
+            s.in_flight_bytes = busy as u64;
+            if open.used {
+                s.caught_up = false;
+            }
+        });
+    }
+
+    /// Adds a change to the open tick.
+    async fn add(
+        &mut self,
+        open: &mut Open,
+        schema: &Arc<TableSchema>,
+        origin: &Arc<Origin>,
+        op: Op,
+        before: Option<Row>,
+        after: Option<Row>,
+    ) -> Result<()> {
+        open.used = true;
+        open.since.get_or_insert_with(Instant::now);
+        open.ordinal += 1;
+        open.rows += 1;
+        let at = match open.builders.iter().position(|b| Arc::ptr_eq(&b.schema, schema)) {
+            Some(at) => at,
+            None => {
+                open.builders.push(Builder {
+                    schema: schema.clone(),
+                    origins: Vec::new(),
+                    last_origin: None,
+                    changes: Vec::with_capacity(BATCH_ROWS),
+                    bytes: 0,
+                });
+                open.builders.len() - 1
+            }
+        };
+        let builder = &mut open.builders[at];
+        if builder.last_origin.as_ref().is_none_or(|o| !Arc::ptr_eq(o, origin)) {
+            if builder.origins.is_empty() && op != Op::Read {
+                self.status.update(|s| s.last_commit_micros = origin.timestamp_micros);
+            }
+            builder.origins.push(Origin::clone(origin));
+            builder.last_origin = Some(origin.clone());
+        }
+        let size = |row: &Option<Row>| row.as_ref().map_or(0, |r| r.as_bytes().len());
+        builder.bytes += size(&before) + size(&after) + std::mem::size_of::<Change>();
+        builder.changes.push(Change {
+            tick: open.tick,
+            ordinal: open.ordinal,
+            op,
+            origin: builder.origins.len() as u32 - 1,
+            before,
+            after,
+        });
+        if builder.changes.len() >= BATCH_ROWS || builder.bytes >= IN_FLIGHT / 16 {
+            let full = open.builders.swap_remove(at);
+            self.send_batch(full).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self, open: &mut Open) -> Result<()> {
+        for builder in std::mem::take(&mut open.builders) {
+            self.send_batch(builder).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until there is room: a slow target slows the source down.
+    async fn send_batch(&mut self, builder: Builder) -> Result<()> {
+        if builder.changes.is_empty() {
+            return Ok(());
+        }
+        let units = (builder.bytes / UNIT + 1).min(IN_FLIGHT / UNIT) as u32;
+        let Ok(permit) = self.permits.clone().acquire_many_owned(units).await else { return Ok(()) };
+        let permit: Arc<OwnedSemaphorePermit> = Arc::new(permit);
+        self.send(Record::Rows {
+            worker: 0,
+            batch: Arc::new(Batch { schema: builder.schema, origins: builder.origins, changes: builder.changes }),
+            guard: Guard(Some(permit)),
+        });
+        Ok(())
+    }
+
+    /// Ends the open tick and opens the next; gives the tick ended.
+    async fn close(&mut self, open: &mut Open) -> Result<Tick> {
+        self.flush(open).await?;
+        let tick = open.tick;
+        let mut binding = Binding::default();
+        binding.positions.insert(self.source.clone(), self.capture.position());
+        self.send(Record::End { tick, binding: Arc::new(binding) });
+        if self.cuts.front().is_some_and(|(cut, _)| *cut == tick) {
+            self.cuts.pop_front();
+        }
+        let next = self.cuts.front().map_or(tick + 1, |(cut, _)| *cut);
+        *open = Open::new(next);
+        Ok(tick)
+    }
+
+    fn send(&self, record: Record) {
+        if let Some(to) = &self.to {
+            // a dataflow that has ended has noted why
+            let _ = to.send(record);
+        }
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(activator) = &*self.activator.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = activator.activate();
+        }
+    }
+
+    /// Waits until all that was closed is committed everywhere, and writes the last checkpoint.
+    async fn finish(&mut self, candidate: Option<(Tick, CaptureState)>, _ended: Ended) -> Result<()> {
+        let Some((tick, state)) = candidate else { return Ok(()) };
+        loop {
+            if *self.committed.borrow_and_update() >= tick {
+                return self.checkpoint(tick, state);
+            }
+            if self.committed.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, tick: Tick, state: CaptureState) -> Result<()> {
+        self.base.tick = tick;
+        self.base.sources.insert(self.source.clone(), state);
+        let mut dir = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        dir.save(&self.base)?;
+        Ok(())
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,345 @@
+//! The state folder: one run at a time, checkpoints, and the log of bindings.
+//!
+//! ```text
+//! state/
+//!   lock                 held (flock) for the whole run; holds host and process id for people
+//!   checkpoint-00000042  the last few; a line of header, then JSON
+//!   bindings             ticks that a sink without progress of its own has committed since
+//! ```
+//!
+//! *A checkpoint is whole or not there.* It is written to a new file, fsynced, renamed, and the folder fsynced.
+//! Its header holds format version, length and CRC-32 of the body. On start the newest that is whole counts; a
+//! torn one is told and the one before is used; if there are files and none is whole, the start is refused:
+//! starting over would leave ghost rows at the target.
+//!
+//! *The checkpoint invariant.* A checkpoint at tick T is written only when every sink has committed T
+//! ([`crate::job`] waits for the probe), so what it calls finished is at every target.
+
+use cdc_core::position::Binding;
+use cdc_core::tick::Tick;
+use cdc_core::{Diagnostic, Error, Result, codes};
+use cdc_mysql::capture::CaptureState;
+use fs4::fs_std::FileExt;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// The version of the format; another one is refused.
+const FORMAT: u32 = 1;
+
+/// How many checkpoints are kept.
+const KEPT: usize = 3;
+
+const MAGIC: &str = "cdc-checkpoint";
+
+/// Everything a run goes on from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// What the pipeline's sources read: another one cannot go on from here.
+    pub fingerprint: BTreeMap<String, String>,
+    /// Made with the first checkpoint; targets hold it beside their progress.
+    pub job_id: String,
+    /// Every sink has committed this tick. 0: the checkpoint before the first commit.
+    pub tick: Tick,
+    /// By source.
+    pub sources: BTreeMap<String, CaptureState>,
+}
+
+/// The folder, locked.
+pub struct StateDir {
+    dir: PathBuf,
+    /// Held for the lock.
+    _lock: File,
+    next: u64,
+    bindings: Option<File>,
+}
+
+fn unusable(path: &Path, what: &str, error: &std::io::Error) -> Error {
+    Error::definite(codes::STATE_UNREADABLE, format!("state folder: {what} \"{}\" failed: {error}", path.display()))
+        .help("the state folder must be a folder on a local disk that this account may write; choose another with --state")
+}
+
+/// Host and process id, for people.
+pub fn this_run() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .map(|h| h.trim().to_owned())
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .filter(|h| !h.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned());
+    format!("process {} on {host}", std::process::id())
+}
+
+impl StateDir {
+    /// Opens and locks the folder, making it if it is not there.
+    ///
+    /// # Errors
+    /// `STATE_LOCKED` if another run has it, `STATE_UNREADABLE`.
+    pub fn open(dir: &Path) -> Result<StateDir> {
+        fs::create_dir_all(dir).map_err(|e| unusable(dir, "making", &e))?;
+        let path = dir.join("lock");
+        let mut lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|e| unusable(&path, "opening", &e))?;
+        match FileExt::try_lock_exclusive(&lock) {
+            Ok(true) => {}
+            Ok(false) => {
+                let mut holder = String::new();
+                let _ = lock.read_to_string(&mut holder);
+                return Err(Error::definite(codes::STATE_LOCKED, "another run of this pipeline has the state folder")
+                    .note(format!("folder: {}", dir.display()))
+                    .note(format!("held by: {}", holder.trim()))
+                    .help("stop that run first, or give this one a state folder and a target of its own"));
+            }
+            Err(e) => return Err(unusable(&path, "locking", &e)),
+        }
+        lock.set_len(0).and_then(|()| lock.write_all(this_run().as_bytes())).map_err(|e| unusable(&path, "writing", &e))?;
+        Ok(StateDir { dir: dir.to_owned(), _lock: lock, next: 1, bindings: None })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The newest checkpoint that is whole, and what is to be told about others. `None` if there is no file.
+    ///
+    /// # Errors
+    /// `STATE_CORRUPT` if there are files and none is whole, `STATE_VERSION`.
+    pub fn load(&mut self) -> Result<(Option<Checkpoint>, Vec<Diagnostic>)> {
+        let mut found = self.files()?;
+        found.sort_unstable();
+        self.next = found.last().map_or(1, |(n, _)| n + 1);
+        let mut notices = Vec::new();
+        let any = !found.is_empty();
+        for (_, path) in found.iter().rev() {
+            match read_checkpoint(path) {
+                Ok(checkpoint) => return Ok((Some(checkpoint), notices)),
+                Err(error) if error.code() == codes::STATE_VERSION => return Err(error),
+                Err(error) => {
+                    notices.push(
+                        Diagnostic::warning(codes::STATE_CORRUPT, error.diagnostic().headline.clone())
+                            .note("the checkpoint before it is used"),
+                    );
+                }
+            }
+        }
+        if any {
+            let mut error = Error::definite(codes::STATE_CORRUPT, "no checkpoint in the state folder is whole")
+                .note(format!("folder: {}", self.dir.display()));
+            for notice in notices {
+                error = error.note(notice.headline);
+            }
+            return Err(error.help(
+                "to copy everything anew: remove the state folder and the target's tables; nothing was changed now",
+            ));
+        }
+        Ok((None, notices))
+    }
+
+    fn files(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let entries = fs::read_dir(&self.dir).map_err(|e| unusable(&self.dir, "reading", &e))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|e| unusable(&self.dir, "reading", &e))?.path();
+            let number = path
+                .file_name()
+                .and_then(|n| n.to_str())
+                .and_then(|n| n.strip_prefix("checkpoint-"))
+                .and_then(|n| n.parse().ok());
+            if let Some(number) = number {
+                found.push((number, path));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes a checkpoint durable, and removes the oldest.
+    ///
+    /// # Errors
+    /// `STATE_UNREADABLE`: the checkpoint before still counts.
+    pub fn save(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+        let body = serde_json::to_vec(checkpoint)
+            .map_err(|e| Error::definite(codes::INTERNAL, format!("a checkpoint could not be encoded: {e}")))?;
+        let path = self.dir.join(format!("checkpoint-{:08}", self.next));
+        let partial = self.dir.join("checkpoint.partial");
+        let write = || -> std::io::Result<()> {
+            let mut file = File::create(&partial)?;
+            writeln!(file, "{MAGIC} {FORMAT} {} {:08x}", body.len(), crc32fast::hash(&body))?;
+            file.write_all(&body)?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|e| unusable(&path, "writing", &e))?;
+        self.next += 1;
+        let mut found = self.files()?;
+        found.sort_unstable();
+        let old = found.len().saturating_sub(KEPT);
+        for (_, path) in &found[..old] {
+            // one that stays is only in the way
+            let _ = fs::remove_file(path);
+        }
+        Ok(())
+    }
+
+    /// Notes what a tick covers, before a sink that cannot hold it commits the tick.
+    ///
+    /// # Errors
+    /// `STATE_UNREADABLE`.
+    pub fn note_binding(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
+        let path = self.dir.join("bindings");
+        let write = |slot: &mut Option<File>| -> std::io::Result<()> {
+            let file = match slot {
+                Some(file) => file,
+                None => slot.insert(OpenOptions::new().create(true).append(true).open(&path)?),
+            };
+            let body = serde_json::to_string(&(tick, binding)).map_err(std::io::Error::other)?;
+            writeln!(file, "{:08x} {body}", crc32fast::hash(body.as_bytes()))?;
+            file.sync_data()
+        };
+        write(&mut self.bindings).map_err(|e| unusable(&path, "writing", &e))
+    }
+
+    /// The last tick noted, with its binding. A torn last line counts as not written.
+    ///
+    /// # Errors
+    /// `STATE_UNREADABLE`.
+    pub fn last_binding(&self) -> Result<Option<(Tick, Binding)>> {
+        let path = self.dir.join("bindings");
+        let text = match fs::read(&path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(unusable(&path, "reading", &e)),
+        };
+        Ok(text.lines().rev().find_map(|line| {
+            let (crc, body) = line.split_once(' ')?;
+            (u32::from_str_radix(crc, 16).ok()? == crc32fast::hash(body.as_bytes())).then_some(())?;
+            serde_json::from_str(body).ok()
+        }))
+    }
+
+    /// Bindings up to a checkpoint are not needed any more.
+    ///
+    /// # Errors
+    /// `STATE_UNREADABLE`.
+    pub fn trim_bindings(&mut self) -> Result<()> {
+        let path = self.dir.join("bindings");
+        if let Some(file) = &mut self.bindings {
+            file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)).map(|_| ())).map_err(|e| unusable(&path, "writing", &e))?;
+        }
+        Ok(())
+    }
+}
+
+fn read_checkpoint(path: &Path) -> Result<Checkpoint> {
+    let torn = |why: &str| {
+        Error::definite(codes::STATE_CORRUPT, format!("checkpoint \"{}\" is not whole: {why}", path.display()))
+    };
+    let bytes = fs::read(path).map_err(|e| unusable(path, "reading", &e))?;
+    let end = bytes.iter().position(|&b| b == b'\n').ok_or_else(|| torn("it has no header"))?;
+    let header = std::str::from_utf8(&bytes[..end]).map_err(|_| torn("its header is not text"))?;
+    let parts: Vec<&str> = header.split(' ').collect();
+    let [MAGIC, format, length, crc] = parts[..] else { return Err(torn("its header is another one")) };
+    if format.parse() != Ok(FORMAT) {
+        return Err(Error::definite(
+            codes::STATE_VERSION,
+            format!("checkpoint \"{}\" has format {format}, this version reads format {FORMAT}", path.display()),
+        )
+        .help("go on with the version of cdc that wrote it"));
+    }
+    let body = &bytes[end + 1..];
+    if length.parse() != Ok(body.len()) {
+        return Err(torn("it is cut off"));
+    }
+    if u32::from_str_radix(crc, 16) != Ok(crc32fast::hash(body)) {
+        return Err(torn("its checksum differs"));
+    }
+    serde_json::from_slice(body).map_err(|e| torn(&format!("its content is not understood: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint(tick: Tick) -> Checkpoint {
+        Checkpoint {
+            pipeline: "p".into(),
+            fingerprint: BTreeMap::new(),
+            job_id: "j".into(),
+            tick,
+            sources: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_newest_whole_checkpoint_counts_and_a_torn_one_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = StateDir::open(dir.path()).unwrap();
+        assert!(state.load().unwrap().0.is_none());
+        for tick in 1..=5 {
+            state.save(&checkpoint(tick)).unwrap();
+        }
+        assert_eq!(state.files().unwrap().len(), KEPT);
+        let newest = dir.path().join("checkpoint-00000005");
+        let bytes = fs::read(&newest).unwrap();
+        for cut in [0, 10, bytes.len() / 2, bytes.len() - 1] {
+            fs::write(&newest, &bytes[..cut]).unwrap();
+            let (loaded, notices) = state.load().unwrap();
+            assert_eq!(loaded.unwrap().tick, 4, "cut at {cut}");
+            assert_eq!(notices.len(), 1);
+        }
+        let mut flipped = bytes.clone();
+        *flipped.last_mut().unwrap() ^= 1;
+        fs::write(&newest, flipped).unwrap();
+        assert_eq!(state.load().unwrap().0.unwrap().tick, 4);
+        fs::write(&newest, &bytes).unwrap();
+        assert_eq!(state.load().unwrap().0.unwrap().tick, 5);
+    }
+
+    #[test]
+    fn files_that_are_all_torn_are_refused_and_another_version_is_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = StateDir::open(dir.path()).unwrap();
+        fs::write(dir.path().join("checkpoint-00000001"), "rubbish").unwrap();
+        assert_eq!(state.load().unwrap_err().code(), codes::STATE_CORRUPT);
+        fs::write(dir.path().join("checkpoint-00000002"), "cdc-checkpoint 9 2 00000000\n{}").unwrap();
+        assert_eq!(state.load().unwrap_err().code(), codes::STATE_VERSION);
+    }
+
+    #[test]
+    fn case_78_a_second_run_at_once_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = StateDir::open(dir.path()).unwrap();
+        let Err(error) = StateDir::open(dir.path()) else { panic!("the second run got the folder") };
+        assert_eq!(error.code(), codes::STATE_LOCKED);
+        assert!(error.to_string().contains(&std::process::id().to_string()));
+        drop(first);
+        StateDir::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn bindings_survive_a_torn_last_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = StateDir::open(dir.path()).unwrap();
+        assert_eq!(state.last_binding().unwrap(), None);
+        let binding = Binding::default();
+        state.note_binding(7, &binding).unwrap();
+        state.note_binding(8, &binding).unwrap();
+        assert_eq!(state.last_binding().unwrap(), Some((8, binding.clone())));
+        let path = dir.path().join("bindings");
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+        assert_eq!(state.last_binding().unwrap(), Some((7, binding)));
+        state.trim_bindings().unwrap();
+        assert_eq!(state.last_binding().unwrap(), None);
+    }
+}

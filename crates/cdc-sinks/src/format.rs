@@ -1,0 +1,333 @@
+//! Changes as lines of JSON, for the sinks that give out a feed.
+//!
+//! Two formats, each line one JSON object with no newline in it:
+//!
+//! `debezium-json`, the envelope that consumers of Debezium know:
+//! ```json
+//! {"before":null,"after":{"id":7,"amount":"5.00"},"source":{"version":"0.1.0","connector":"mysql","name":"shop","ts_ms":1767225600000,"snapshot":"false","db":"shop","table":"orders","gtid":"..:5","file":"binlog.000003","pos":1234},"op":"c","ts_ms":1767225600120,"target":"orders","tick":12}
+//! ```
+//! `op` is `r` (read by a snapshot), `c`, `u`, `d`; `before` is null where the source gave none; a delete
+//! without an image has the key columns in `before`. `source.ts_ms` is the commit at the source,
+//! `source.name` the pipeline; `ts_ms` is when the line was made. Ours beyond Debezium's: `target` and `tick`.
+//!
+//! `plain`:
+//! ```json
+//! {"tick":12,"table":"orders","op":"upsert","key":{"id":7},"row":{"id":7,"amount":"5.00"}}
+//! {"tick":13,"table":"orders","op":"delete","key":{"id":7},"row":null}
+//! ```
+//!
+//! A schema change is a line of its own, the same in both formats; `tick` is that of the next change or of
+//! the commit, whichever is written first:
+//! ```json
+//! {"schema_change":"add_column","table":"orders","column":{"name":"note","type":"varchar(20)","nullable":true,"default":null},"tick":14}
+//! ```
+//!
+//! Values: integers of all widths, YEAR and BIT as numbers (64 bits: read them with a parser that keeps
+//! them); FLOAT and DOUBLE as numbers with the digits that the server prints (FLOAT: the shortest that give
+//! the same FLOAT); DECIMAL as a string, digit by digit; DATE, TIME, DATETIME, TIMESTAMP as strings in the
+//! server's form, TIMESTAMP in UTC; ENUM and SET as their labels; text as a string; JSON nested as it is;
+//! BINARY, BLOB, geometry (SRID, WKB) and VECTOR as base64 (RFC 4648, padded). NULL is null; a column that
+//! is not in the image is not in the object.
+
+use crate::text;
+use cdc_core::connector::{TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable};
+use cdc_core::event::{Op, Origin};
+use cdc_core::schema::Column;
+use cdc_core::tick::Tick;
+use cdc_core::value::Value;
+use cdc_core::Row;
+use serde_json::json;
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The words of the option `format`; the first is the default.
+pub(crate) const FORMATS: &[&str] = &["debezium-json", "plain"];
+
+/// Makes lines.
+pub(crate) struct Formatter {
+    plain: bool,
+    /// The pipeline's name.
+    pub(crate) pipeline: String,
+    /// Schema changes that wait for a tick: each a line without its last part.
+    waiting: Vec<Vec<u8>>,
+    /// Milliseconds since 1970 UTC.
+    pub(crate) now: fn() -> i64,
+}
+
+impl Formatter {
+    pub(crate) fn new(format: &str) -> Formatter {
+        Formatter { plain: format == "plain", pipeline: String::new(), waiting: Vec::new(), now }
+    }
+
+    /// Appends a line per change.
+    pub(crate) fn batch(&mut self, out: &mut Vec<u8>, batch: &TargetBatch) {
+        if let Some(first) = batch.changes.first() {
+            self.schema_changes(out, first.tick);
+        }
+        let names = Names::new(&batch.table);
+        let empty = Origin::default();
+        let now = if self.plain { 0 } else { (self.now)() };
+        for change in &batch.changes {
+            if self.plain {
+                plain(out, &names, &batch.table, change);
+            } else {
+                let origin = batch.origins.get(change.origin as usize).unwrap_or(&empty);
+                self.debezium(out, &names, &batch.table, change, origin, now);
+            }
+        }
+    }
+
+    fn debezium(
+        &self,
+        out: &mut Vec<u8>,
+        names: &Names,
+        table: &TargetTable,
+        change: &TargetChange,
+        origin: &Origin,
+        now: i64,
+    ) {
+        out.extend_from_slice(b"{\"before\":");
+        match (&change.before, change.op) {
+            (Some(before), _) => names.row(out, before),
+            (None, TargetOp::Delete) => names.key(out, &change.key),
+            (None, TargetOp::Upsert) => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"after\":");
+        match (&change.row, change.op) {
+            (Some(row), TargetOp::Upsert) => names.row(out, row),
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"source\":{\"version\":\"");
+        out.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
+        out.extend_from_slice(b"\",\"connector\":\"mysql\",\"name\":");
+        push_string(out, &self.pipeline);
+        out.extend_from_slice(b",\"ts_ms\":");
+        text::push_int(out, origin.timestamp_micros.div_euclid(1000));
+        out.extend_from_slice(if origin.snapshot { b",\"snapshot\":\"true\"" } else { b",\"snapshot\":\"false\"" });
+        out.extend_from_slice(b",\"db\":");
+        push_string(out, &table.schema.id.database);
+        out.extend_from_slice(b",\"table\":");
+        push_string(out, &table.schema.id.table);
+        out.extend_from_slice(b",\"gtid\":");
+        if origin.gtid.is_empty() { out.extend_from_slice(b"null") } else { push_string(out, &origin.gtid) }
+        out.extend_from_slice(b",\"file\":");
+        push_string(out, &origin.file);
+        out.extend_from_slice(b",\"pos\":");
+        text::push_uint(out, origin.offset);
+        out.extend_from_slice(b"},\"op\":\"");
+        let op = match (change.op, change.source_op) {
+            (TargetOp::Delete, _) => Op::Delete,
+            // What a deletion at the source writes at a target (a view's row) is an update of that row.
+            (TargetOp::Upsert, Op::Delete) => Op::Update,
+            (TargetOp::Upsert, op) => op,
+        };
+        out.extend_from_slice(op.letter().as_bytes());
+        out.extend_from_slice(b"\",\"ts_ms\":");
+        text::push_int(out, now);
+        out.extend_from_slice(b",\"target\":");
+        push_string(out, &table.name);
+        push_tick(out, change.tick);
+    }
+
+    /// Keeps a schema change until its tick is known.
+    pub(crate) fn schema_change(&mut self, change: &TargetSchemaChange) {
+        let mut line = describe(change).to_string();
+        line.pop(); // the closing brace: the tick follows
+        self.waiting.push(line.into_bytes());
+    }
+
+    /// Appends the schema changes that wait.
+    pub(crate) fn schema_changes(&mut self, out: &mut Vec<u8>, tick: Tick) {
+        for line in self.waiting.drain(..) {
+            out.extend_from_slice(&line);
+            push_tick(out, tick);
+        }
+    }
+
+    /// Forgets the schema changes that wait.
+    pub(crate) fn rollback(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+fn plain(out: &mut Vec<u8>, names: &Names, table: &TargetTable, change: &TargetChange) {
+    out.extend_from_slice(b"{\"tick\":");
+    text::push_uint(out, change.tick);
+    out.extend_from_slice(b",\"table\":");
+    push_string(out, &table.name);
+    out.extend_from_slice(match change.op {
+        TargetOp::Upsert => b",\"op\":\"upsert\",\"key\":",
+        TargetOp::Delete => b",\"op\":\"delete\",\"key\":",
+    });
+    names.key(out, &change.key);
+    out.extend_from_slice(b",\"row\":");
+    match (&change.row, change.op) {
+        (Some(row), TargetOp::Upsert) => names.row(out, row),
+        _ => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+fn push_tick(out: &mut Vec<u8>, tick: Tick) {
+    out.extend_from_slice(b",\"tick\":");
+    text::push_uint(out, tick);
+    out.extend_from_slice(b"}\n");
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The column names of a table as they stand in a line, `"name":`, each with its digits of fraction.
+struct Names {
+    columns: Vec<(Vec<u8>, u8)>,
+    key: Vec<usize>,
+}
+
+impl Names {
+    fn new(table: &TargetTable) -> Names {
+        let name = |c: &Column| {
+            let mut text = Vec::with_capacity(c.name.len() + 3);
+            push_string(&mut text, &c.name);
+            text.push(b':');
+            (text, text::fraction_digits(&c.ty))
+        };
+        Names { columns: table.schema.columns.iter().map(name).collect(), key: table.key.clone() }
+    }
+
+    fn row(&self, out: &mut Vec<u8>, row: &Row) {
+        object(out, self.columns.iter().zip(row.iter()));
+    }
+
+    fn key(&self, out: &mut Vec<u8>, key: &Row) {
+        object(out, self.key.iter().filter_map(|i| self.columns.get(*i)).zip(key.iter()));
+    }
+}
+
+fn object<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a (Vec<u8>, u8), Value<'a>)>) {
+    out.push(b'{');
+    let mut first = true;
+    for ((name, fsp), value) in members.filter(|(_, v)| !v.is_absent()) {
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        push_json(out, &value, *fsp);
+    }
+    out.push(b'}');
+}
+
+/// Appends a value as JSON.
+pub(crate) fn push_json(out: &mut Vec<u8>, value: &Value<'_>, fsp: u8) {
+    match value {
+        Value::Null | Value::Absent => out.extend_from_slice(b"null"),
+        Value::Int(_) | Value::UInt(_) | Value::Year(_) | Value::Bit(_) => text::push_value(out, value, fsp),
+        // JSON has no word for these, and the server has no such value.
+        Value::Float(v) if !v.is_finite() => out.extend_from_slice(b"null"),
+        Value::Double(v) if !v.is_finite() => out.extend_from_slice(b"null"),
+        // A write to a Vec cannot fail. `{:e}` is the shortest text, and JSON.
+        Value::Float(v) if *v != 0.0 && !(1e-6..1e15).contains(&v.abs()) => drop(write!(out, "{v:e}")),
+        Value::Float(v) => drop(write!(out, "{v}")),
+        Value::Double(v) => text::push_double(out, *v),
+        Value::Decimal(v) | Value::Text(v) => push_string(out, v),
+        Value::Enum { label, .. } => push_string(out, label),
+        Value::Set { labels, .. } => push_string(out, labels),
+        Value::Date(_) | Value::Time(_) | Value::DateTime(_) | Value::Timestamp(_) => {
+            out.push(b'"');
+            text::push_value(out, value, fsp);
+            out.push(b'"');
+        }
+        Value::Bytes(v) | Value::Geometry(v) | Value::Vector(v) => {
+            out.push(b'"');
+            push_base64(out, v);
+            out.push(b'"');
+        }
+        // The server's JSON text is nested as it is; a text that is no JSON would spoil the line.
+        Value::Json(v) if serde_json::from_str::<&serde_json::value::RawValue>(v).is_err() => push_string(out, v),
+        // A newline in JSON text is white space, or it would be escaped.
+        Value::Json(v) => {
+            out.extend(v.bytes().map(|b| if b == b'\n' || b == b'\r' { b' ' } else { b }));
+        }
+    }
+}
+
+/// Appends a JSON string.
+pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut plain = 0;
+    for (i, &b) in bytes.iter().enumerate() {
+        if b >= 0x20 && b != b'"' && b != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[plain..i]);
+        plain = i + 1;
+        match b {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => out.extend_from_slice(&[
+                b'\\',
+                b'u',
+                b'0',
+                b'0',
+                HEX[usize::from(b >> 4)],
+                HEX[usize::from(b & 15)],
+            ]),
+        }
+    }
+    out.extend_from_slice(&bytes[plain..]);
+    out.push(b'"');
+}
+
+/// Appends bytes as base64 with the alphabet of RFC 4648 section 4, padded.
+pub(crate) fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        for i in 0..4 {
+            out.push(if i <= chunk.len() { ALPHABET[(word >> (18 - 6 * i) & 63) as usize] } else { b'=' });
+        }
+    }
+}
+
+/// A schema change as an object, its kind in the words of `SCHEMA_CHANGE_KINDS`.
+fn describe(change: &TargetSchemaChange) -> serde_json::Value {
+    fn column(c: &Column) -> serde_json::Value {
+        json!({ "name": &*c.name, "type": c.ty.to_string(), "nullable": c.nullable, "default": c.default })
+    }
+    match change {
+        TargetSchemaChange::CreateTable { table } => {
+            let key: Vec<&str> =
+                table.key.iter().filter_map(|i| table.schema.columns.get(*i)).map(|c| &*c.name).collect();
+            let columns: Vec<_> = table.schema.columns.iter().map(column).collect();
+            json!({ "schema_change": "create_table", "table": table.name, "key": key, "columns": columns })
+        }
+        TargetSchemaChange::AddColumn { table, column: c } => {
+            json!({ "schema_change": "add_column", "table": table, "column": column(c) })
+        }
+        TargetSchemaChange::RenameColumn { table, from, to } => {
+            json!({ "schema_change": "rename_column", "table": table, "from": from, "to": to })
+        }
+        TargetSchemaChange::DropColumn { table, column } => {
+            json!({ "schema_change": "drop_column", "table": table, "column": column })
+        }
+        TargetSchemaChange::AlterColumnType { table, column, ty } => {
+            json!({ "schema_change": "alter_column_type", "table": table, "column": column, "type": ty.to_string() })
+        }
+        TargetSchemaChange::AlterNullability { table, column, nullable } => {
+            json!({ "schema_change": "alter_nullability", "table": table, "column": column, "nullable": nullable })
+        }
+        TargetSchemaChange::TruncateTable { table } => {
+            json!({ "schema_change": "truncate_table", "table": table })
+        }
+        TargetSchemaChange::DropTable { table } => json!({ "schema_change": "drop_table", "table": table }),
+        TargetSchemaChange::RenameTable { from, to } => {
+            json!({ "schema_change": "rename_table", "from": from, "to": to })
+        }
+    }
+}

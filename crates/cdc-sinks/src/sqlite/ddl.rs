@@ -1,0 +1,335 @@
+//! Schema changes at the target, inside the open transaction.
+//!
+//! Each looks at the table first and does nothing where the change is there already, so a change that comes
+//! again after a restart is no error; what is there in another way is an error that shows both.
+//!
+//! SQLite changes a column's type only by a new table: made beside the old one, filled row by row through
+//! [`convert`](super::convert), put in its place, its indexes and triggers made again
+//! (<https://www.sqlite.org/lang_altertable.html>, section 7). `legacy_alter_table` is on for that moment,
+//! or the last rename would rewrite, or stumble over, views and triggers that name the table. Where a table
+//! uses what the new statement would lose (CHECK, COLLATE, REFERENCES, generated columns, STRICT, ..), it
+//! was not made by us and is left to its owner.
+
+use super::convert::{convert, is_identity};
+use super::default::{as_literal, default_value};
+use super::error::{Errors, message};
+use super::look::{Found, FoundColumn, NewColumn, create, create_table};
+use super::sql::{bare_words, quote, quote_all};
+use super::types::{Kind, declared, show};
+use super::write::clipped;
+use cdc_core::connector::TargetSchemaChange;
+use cdc_core::schema::{Column, ColumnType};
+use cdc_core::{Error, Result, codes};
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::Value as Stored;
+use rusqlite::{Connection, params};
+
+/// Where a change is made, and how its errors read.
+pub(crate) struct Change<'a> {
+    pub(crate) db: &'a Connection,
+    pub(crate) errors: Errors<'a>,
+}
+
+impl Change<'_> {
+    /// Makes a change.
+    pub(crate) fn apply(&self, change: &TargetSchemaChange) -> Result<()> {
+        match change {
+            TargetSchemaChange::CreateTable { table } => match self.look(&table.name)? {
+                Some(found) => found.check(table),
+                None => self.run(&create_table(&table.name, table)),
+            },
+            TargetSchemaChange::AddColumn { table, column } => self.add_column(table, column),
+            TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
+            TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
+            TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            // NOT NULL is only declared for keys: see the types module.
+            TargetSchemaChange::AlterNullability { .. } => Ok(()),
+            TargetSchemaChange::TruncateTable { table } => match self.exactly(table)? {
+                Some(found) => self.run(&format!("DELETE FROM {}", quote(&found.name))),
+                None => Ok(()),
+            },
+            TargetSchemaChange::DropTable { table } => match self.exactly(table)? {
+                Some(found) => self.run(&format!("DROP TABLE {}", quote(&found.name))),
+                None => Ok(()),
+            },
+            TargetSchemaChange::RenameTable { from, to } => self.rename_table(from, to),
+        }
+    }
+
+    fn look(&self, table: &str) -> Result<Option<Found>> {
+        Found::look(self.db, table)
+            .map_err(|e| self.errors.of(codes::TARGET_DDL, &format!("looking at table \"{table}\""), &e))
+    }
+
+    /// The table of this very spelling: one that differs in letter case is another to the source.
+    fn exactly(&self, table: &str) -> Result<Option<Found>> {
+        Ok(self.look(table)?.filter(|f| f.name == table))
+    }
+
+    fn there(&self, table: &str) -> Result<Found> {
+        self.exactly(table)?.ok_or_else(|| {
+            Error::definite(codes::TARGET_DDL, format!("table \"{table}\" is not at the target"))
+                .help("the table was dropped or renamed there by somebody else; put it back")
+        })
+    }
+
+    fn run(&self, sql: &str) -> Result<()> {
+        self.db.execute_batch(sql).map_err(|e| self.refused(sql, &e))
+    }
+
+    fn refused(&self, sql: &str, e: &rusqlite::Error) -> Error {
+        self.errors.of(codes::TARGET_DDL, &format!("statement: {}", clipped(sql)), e)
+    }
+
+    fn add_column(&self, table: &str, column: &Column) -> Result<()> {
+        let found = self.there(table)?;
+        let wanted = declared(&column.ty);
+        if let Some(there) = found.column(&column.name) {
+            let same = there.declared.eq_ignore_ascii_case(&wanted)
+                || (Kind::of(&there.declared) == Kind::Foreign && found.takes(there, &column.ty));
+            return if same { Ok(()) } else { Err(differs(&found, there, &column.name, &wanted)) };
+        }
+        let (name, here) = (quote(&column.name), quote(&found.name));
+        let mut add = format!("ALTER TABLE {here} ADD COLUMN {name} {wanted}");
+        let rows = found.has_rows(self.db).map_err(|e| self.refused(&add, &e))?;
+        if !rows {
+            return self.run(&add);
+        }
+        let value = default_value(column).map_err(|why| {
+            Error::definite(
+                codes::TARGET_DDL,
+                format!("table \"{table}\": what the rows that are there read in the new column \"{}\" cannot be told", column.name),
+            )
+            .note(why)
+            .note(format!("statement: {add}"))
+            .help("copy the table anew, or exclude add_column from the flow's schema changes")
+        })?;
+        match as_literal(&value) {
+            Some(_) if value == Stored::Null => self.run(&add),
+            Some(literal) => {
+                add.push_str(&format!(" DEFAULT {literal}"));
+                self.run(&add)
+            }
+            None => {
+                self.run(&add)?;
+                let fill = format!("UPDATE {here} SET {name} = ?1");
+                self.db.execute(&fill, params![value]).map(|_| ()).map_err(|e| self.refused(&fill, &e))
+            }
+        }
+    }
+
+    fn rename_column(&self, table: &str, from: &str, to: &str) -> Result<()> {
+        let found = self.there(table)?;
+        let (old, new) = (found.column(from), found.column(to));
+        match (old, new) {
+            (_, Some(new)) if new.name == to && old.is_none_or(|o| o.name == new.name) => Ok(()),
+            (Some(old), new) if new.is_none_or(|n| n.name == old.name) => self.run(&format!(
+                "ALTER TABLE {} RENAME COLUMN {} TO {}",
+                quote(&found.name),
+                quote(&old.name),
+                quote(to)
+            )),
+            (None, Some(_)) => Ok(()),
+            (Some(old), Some(new)) => Err(differs(&found, new, to, &old.declared)),
+            (None, None) => Err(no_column(&found, from)),
+            (Some(_), None) => Ok(()),
+        }
+    }
+
+    fn drop_column(&self, table: &str, column: &str) -> Result<()> {
+        let found = self.there(table)?;
+        match found.column(column) {
+            None => Ok(()),
+            Some(there) => {
+                let sql = format!("ALTER TABLE {} DROP COLUMN {}", quote(&found.name), quote(&there.name));
+                let help = "an index, trigger, view, CHECK or key of the target names the column; drop that first";
+                self.run(&sql).map_err(|e| if e.is_transient() { e } else { e.help(help) })
+            }
+        }
+    }
+
+    fn rename_table(&self, from: &str, to: &str) -> Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        let old = self.exactly(from)?;
+        let new = self.exactly(to)?;
+        match (old, new) {
+            (None, Some(_)) => Ok(()),
+            (Some(old), Some(new)) => Err(Error::definite(
+                codes::TARGET_SHAPE,
+                format!("table \"{from}\" cannot be renamed: there is a \"{to}\" already"),
+            )
+            .note(format!("\"{from}\": {}", clipped(&old.sql)))
+            .note(format!("\"{to}\": {}", clipped(&new.sql)))
+            .help(format!("move one of them away: ALTER TABLE {} RENAME TO ..", quote(to)))),
+            (None, None) => self.there(from).map(|_| ()),
+            (Some(_), None) if from.eq_ignore_ascii_case(to) => {
+                // SQLite takes the two for one name; so by way of a third.
+                self.run(&format!("ALTER TABLE {} RENAME TO {}", quote(from), quote(REBUILT)))?;
+                self.run(&format!("ALTER TABLE {} RENAME TO {}", quote(REBUILT), quote(to)))
+            }
+            (Some(_), None) => self.run(&format!("ALTER TABLE {} RENAME TO {}", quote(from), quote(to))),
+        }
+    }
+
+    fn alter_type(&self, table: &str, column: &str, ty: &ColumnType) -> Result<()> {
+        let found = self.there(table)?;
+        let Some(there) = found.column(column) else { return Err(no_column(&found, column)) };
+        let wanted = declared(ty);
+        // A foreign type that keeps the values as they are has room for them too: SQLite checks no lengths.
+        let as_is = Kind::of(&there.declared) == Kind::Foreign && found.takes(there, ty) && !found.strict;
+        if there.declared.eq_ignore_ascii_case(&wanted) || as_is {
+            return Ok(());
+        }
+        self.rebuild(&found, there, ty)
+    }
+
+    /// Makes the table anew with another type of one column.
+    fn rebuild(&self, found: &Found, column: &FoundColumn, ty: &ColumnType) -> Result<()> {
+        const LOST: [&str; 9] =
+            ["CHECK", "COLLATE", "REFERENCES", "GENERATED", "AS", "AUTOINCREMENT", "STRICT", "UNIQUE", "CONFLICT"];
+        let words = bare_words(&found.sql);
+        if let Some(word) = LOST.iter().find(|w| words.iter().any(|x| x == *w)) {
+            return Err(Error::definite(
+                codes::TARGET_DDL,
+                format!("table \"{}\": the type of column \"{}\" cannot be changed here", found.name, column.name),
+            )
+            .note(format!("the table was not made by cdc and uses {word}: {}", clipped(&found.sql)))
+            .note(format!("from {} to {}", column.declared, declared(ty)))
+            .help("make the change yourself by the steps of https://www.sqlite.org/lang_altertable.html, section 7, and start again"));
+        }
+        let columns: Vec<NewColumn> = found
+            .columns
+            .iter()
+            .map(|c| NewColumn {
+                name: c.name.clone(),
+                declared: if c.name == column.name { declared(ty) } else { c.declared.clone() },
+                not_null: c.not_null || c.key_place > 0,
+                // The changed column's rows are whole by now, and its default has the old form.
+                default: c.default.clone().filter(|_| c.name != column.name),
+            })
+            .collect();
+        let primary: Vec<usize> = found
+            .primary_key()
+            .iter()
+            .filter_map(|k| found.columns.iter().position(|c| c.name == k.name))
+            .collect();
+        let also = self.dependents(found)?;
+        self.run("PRAGMA legacy_alter_table = ON")?;
+        let result = self.replace(found, column, ty, &columns, &primary, &also);
+        self.run("PRAGMA legacy_alter_table = OFF")?;
+        result
+    }
+
+    /// The statements of the table's indexes and triggers.
+    fn dependents(&self, found: &Found) -> Result<Vec<String>> {
+        let sql = "SELECT sql FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL \
+                   AND tbl_name = ?1 COLLATE NOCASE ORDER BY rowid";
+        let read = || -> rusqlite::Result<Vec<String>> { self.db.prepare(sql)?.query_map([&found.name], |r| r.get(0))?.collect() };
+        read().map_err(|e| self.refused(sql, &e))
+    }
+
+    fn replace(
+        &self,
+        found: &Found,
+        column: &FoundColumn,
+        ty: &ColumnType,
+        columns: &[NewColumn],
+        primary: &[usize],
+        also: &[String],
+    ) -> Result<()> {
+        let here = quote(&found.name);
+        self.run(&format!("DROP TABLE IF EXISTS {}", quote(REBUILT)))?;
+        self.run(&create(REBUILT, columns, primary, found.without_rowid))?;
+        let names = quote_all(columns.iter().map(|c| &*c.name));
+        let from = Kind::of(&column.declared);
+        if is_identity(from, ty) {
+            self.run(&format!("INSERT INTO {} ({names}) SELECT {names} FROM {here}", quote(REBUILT)))?;
+        } else {
+            self.fill(found, column, from, ty, columns, primary)?;
+        }
+        self.run(&format!("DROP TABLE {here}"))?;
+        self.run(&format!("ALTER TABLE {} RENAME TO {here}", quote(REBUILT)))?;
+        also.iter().try_for_each(|sql| self.run(sql))
+    }
+
+    /// Fills the new table through a function that converts the column; its other arguments are the key, to
+    /// be shown where a value does not convert.
+    fn fill(
+        &self,
+        found: &Found,
+        column: &FoundColumn,
+        from: Kind,
+        ty: &ColumnType,
+        columns: &[NewColumn],
+        primary: &[usize],
+    ) -> Result<()> {
+        let target = ty.clone();
+        let make = move |c: &rusqlite::functions::Context<'_>| {
+            let value = c.get_raw(0);
+            convert(value, from, &target).map_err(|why| {
+                let key: Vec<String> = (1..c.len()).map(|i| show(c.get_raw(i))).collect();
+                let text = format!("key ({}), value {}: {why}", key.join(", "), show(value));
+                rusqlite::Error::UserFunctionError(text.into())
+            })
+        };
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+        let known = self.db.create_scalar_function(CONVERT, -1, flags, make);
+        known.map_err(|e| self.refused(CONVERT, &e))?;
+        let arguments =
+            [&*column.name].into_iter().chain(primary.iter().filter_map(|i| columns.get(*i)).map(|c| &*c.name));
+        let call = format!("{CONVERT}({})", quote_all(arguments));
+        let values: Vec<String> =
+            columns.iter().map(|c| if c.name == column.name { call.clone() } else { quote(&c.name) }).collect();
+        let sql = format!(
+            "INSERT INTO {} ({}) SELECT {} FROM {}",
+            quote(REBUILT),
+            quote_all(columns.iter().map(|c| &*c.name)),
+            values.join(", "),
+            quote(&found.name)
+        );
+        let result = self.db.execute_batch(&sql);
+        drop(self.db.remove_function(CONVERT, -1));
+        result.map_err(|e| match e.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::Unknown) | None => Error::definite(
+                codes::TARGET_DDL,
+                format!(
+                    "table \"{}\": a value of column \"{}\" cannot be converted from {} to {}",
+                    found.name,
+                    column.name,
+                    column.declared,
+                    declared(ty)
+                ),
+            )
+            .note(message(&e))
+            .help("copy the table anew, or exclude alter_column_type from the flow's schema changes"),
+            _ => self.refused(&sql, &e),
+        })
+    }
+}
+
+/// The name of a table while it is made anew, and while its name changes its letter case.
+pub(crate) const REBUILT: &str = "_cdc_rebuilt";
+const CONVERT: &str = "_cdc_convert";
+
+fn differs(found: &Found, there: &FoundColumn, name: &str, wanted: &str) -> Error {
+    Error::definite(
+        codes::TARGET_SHAPE,
+        format!("table \"{}\" at the target has another column \"{name}\"", found.name),
+    )
+    .note(format!("wanted: {} {wanted}", quote(name)))
+    .note(format!("found:  {} {}", quote(&there.name), there.declared))
+    .help(format!(
+        "ALTER TABLE {} RENAME COLUMN {} TO {};",
+        quote(&found.name),
+        quote(&there.name),
+        quote(&format!("{}_before", there.name))
+    ))
+}
+
+fn no_column(found: &Found, column: &str) -> Error {
+    Error::definite(codes::TARGET_DDL, format!("table \"{}\" at the target has no column \"{column}\"", found.name))
+        .note(format!("found: {}", clipped(&found.sql)))
+        .help("the column was dropped or renamed there by somebody else; put it back")
+}

@@ -1,0 +1,175 @@
+//! What the sink tests share.
+#![allow(dead_code)]
+
+use cdc_core::connector::{JobIdentity, Sink, TargetBatch, TargetChange, TargetOp, TargetReader, TargetTable};
+use cdc_core::event::{Op, Origin};
+use cdc_core::plan::{OptionValue, Options, SinkPlan};
+use cdc_core::position::{Binding, Position};
+use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, TableId, TableSchema};
+use cdc_core::value::Value;
+use cdc_core::{Error, Row};
+use std::path::Path;
+use std::sync::Arc;
+
+pub fn int() -> ColumnType {
+    ColumnType::Int { width: IntWidth::Int, unsigned: false }
+}
+
+pub fn bigint(unsigned: bool) -> ColumnType {
+    ColumnType::Int { width: IntWidth::Big, unsigned }
+}
+
+pub fn varchar() -> ColumnType {
+    ColumnType::VarChar { length: 100, charset: Charset::utf8mb4() }
+}
+
+pub fn binary_varchar() -> ColumnType {
+    ColumnType::VarChar { length: 100, charset: Charset::new("utf8mb4", "utf8mb4_bin") }
+}
+
+pub fn decimal(precision: u8, scale: u8) -> ColumnType {
+    ColumnType::Decimal { precision, scale, unsigned: false }
+}
+
+/// A table named `name` of database `shop`; key columns by index.
+pub fn table(name: &str, columns: Vec<Column>, key: &[usize]) -> Arc<TargetTable> {
+    let schema = TableSchema {
+        id: TableId::new("shop", name),
+        version: 1,
+        columns,
+        primary_key: key.to_vec(),
+        unique_keys: Vec::new(),
+        charset: Charset::utf8mb4(),
+        comment: String::new(),
+    };
+    Arc::new(TargetTable { name: name.to_owned(), schema: Arc::new(schema), key: key.to_vec() })
+}
+
+/// `orders (id INT, note VARCHAR)`.
+pub fn orders() -> Arc<TargetTable> {
+    table("orders", vec![Column::new("id", int()).not_null(), Column::new("note", varchar())], &[0])
+}
+
+pub fn text(t: &str) -> Value<'static> {
+    Value::Text(t.to_owned().into())
+}
+
+pub fn order(id: i64, note: &str) -> Row {
+    Row::pack([Value::Int(id), text(note)])
+}
+
+pub fn key_of(table: &TargetTable, row: &Row) -> Row {
+    Row::pack(table.key.iter().map(|i| row.get(*i)))
+}
+
+pub fn upsert(table: &TargetTable, tick: u64, row: &Row) -> TargetChange {
+    TargetChange {
+        tick,
+        ordinal: 0,
+        op: TargetOp::Upsert,
+        source_op: Op::Insert,
+        key: key_of(table, row),
+        row: Some(row.clone()),
+        before: None,
+        origin: 0,
+    }
+}
+
+pub fn delete(tick: u64, key: Row) -> TargetChange {
+    TargetChange {
+        tick,
+        ordinal: 0,
+        op: TargetOp::Delete,
+        source_op: Op::Delete,
+        key,
+        row: None,
+        before: None,
+        origin: 0,
+    }
+}
+
+pub fn batch(table: &Arc<TargetTable>, mut changes: Vec<TargetChange>) -> TargetBatch {
+    for (i, change) in changes.iter_mut().enumerate() {
+        change.ordinal = i as u64;
+    }
+    let origin = Origin {
+        timestamp_micros: 1_767_225_600_000_000,
+        gtid: "3e11fa47-71ca-11e1-9e33-c80aa9429562:5".into(),
+        file: "binlog.000003".into(),
+        offset: 1234,
+        snapshot: false,
+    };
+    TargetBatch { table: table.clone(), origins: Arc::new([origin]), changes }
+}
+
+pub fn upserts(table: &Arc<TargetTable>, tick: u64, rows: &[Row]) -> TargetBatch {
+    batch(table, rows.iter().map(|r| upsert(table, tick, r)).collect())
+}
+
+pub fn binding(offset: u64) -> Binding {
+    let position = Position { gtids: "a:1-5".into(), file: "binlog.000001".into(), offset, rows: 0 };
+    Binding { positions: [("src".to_owned(), position)].into() }
+}
+
+pub fn job(run: &str) -> JobIdentity {
+    JobIdentity { pipeline: "shop".into(), sink: "dw".into(), job_id: "job-1".into(), run: run.into() }
+}
+
+pub fn plan(connector: &str, options: &[(&str, &str)]) -> SinkPlan {
+    let options = options.iter().map(|(k, v)| ((*k).to_owned(), OptionValue::Text((*v).to_owned())));
+    SinkPlan {
+        name: "dw".into(),
+        connector: connector.into(),
+        options: Options(options.collect()),
+        span: 0..0,
+    }
+}
+
+pub fn sqlite(folder: &Path) -> Box<dyn Sink> {
+    cdc_sinks::open(&plan("sqlite", &[("path", "dw.db")]), folder).unwrap()
+}
+
+pub fn claimed(folder: &Path) -> Box<dyn Sink> {
+    let mut sink = sqlite(folder);
+    sink.inspect(&job("run 1")).unwrap();
+    sink.claim(&job("run 1")).unwrap();
+    sink
+}
+
+pub fn reader(folder: &Path) -> Box<dyn TargetReader> {
+    cdc_sinks::reader(&plan("sqlite", &[("path", "dw.db")]), folder).unwrap().unwrap()
+}
+
+/// The user's own connection to the target.
+pub fn user(folder: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(folder.join("dw.db")).unwrap()
+}
+
+/// All rows of a statement, each as its values with `|` between them.
+pub fn query(folder: &Path, sql: &str) -> Vec<String> {
+    let db = user(folder);
+    let mut statement = db.prepare(sql).unwrap();
+    let n = statement.column_count();
+    let rows = statement.query_map([], |r| {
+        let show = |i| match r.get_ref(i).unwrap() {
+            rusqlite::types::ValueRef::Null => "NULL".to_owned(),
+            rusqlite::types::ValueRef::Integer(v) => v.to_string(),
+            rusqlite::types::ValueRef::Real(v) => format!("{v:?}"),
+            rusqlite::types::ValueRef::Text(v) => String::from_utf8_lossy(v).into_owned(),
+            rusqlite::types::ValueRef::Blob(v) => format!("{v:02x?}"),
+        };
+        Ok((0..n).map(show).collect::<Vec<_>>().join("|"))
+    });
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+#[track_caller]
+pub fn refused<T>(result: Result<T, Error>, code: cdc_core::Code, words: &[&str]) -> Error {
+    let Err(error) = result else { panic!("expected {code}") };
+    let text = error.to_string();
+    assert_eq!(error.code(), code, "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} in\n{text}");
+    }
+    error
+}

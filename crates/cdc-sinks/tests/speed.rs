@@ -1,0 +1,135 @@
+//! How fast the sinks are; run by hand:
+//! `cargo test -p cdc-sinks --release --test speed -- --ignored --nocapture --test-threads 1`.
+#![allow(clippy::print_stdout)]
+
+mod common;
+
+use cdc_core::Row;
+use cdc_core::connector::{Sink, TargetTable};
+use cdc_core::schema::{Charset, Column, ColumnType};
+use cdc_core::value::Value;
+use common::*;
+use std::sync::Arc;
+use std::time::Instant;
+
+const BATCH: usize = 1000;
+
+fn char_type(length: u32) -> ColumnType {
+    ColumnType::Char { length, charset: Charset::utf8mb4() }
+}
+
+/// The narrow table of the benchmarks: bigint key, int, char(120), char(60).
+fn narrow(name: &str, key: ColumnType) -> Arc<TargetTable> {
+    let columns = vec![
+        Column::new("id", key).not_null(),
+        Column::new("k", int()),
+        Column::new("c", char_type(120)),
+        Column::new("pad", char_type(60)),
+    ];
+    table(name, columns, &[0])
+}
+
+/// Scrambles 0..2^32 without repetition.
+fn scramble(i: u64) -> u64 {
+    let mut x = i as u32;
+    x = x.wrapping_mul(0x9E37_79B1);
+    x ^= x >> 16;
+    u64::from(x.wrapping_mul(0x85EB_CA6B))
+}
+
+fn rows(from: u64, n: u64, key: &dyn Fn(u64) -> Value<'static>) -> Vec<Row> {
+    let c = "31451373586-15688153734-79729593694-96509299839-83724898275-86711833539-78981337422-35049690573-51724173961-87474696253";
+    let pad = "98996621624-36689827414-04092488557-09587706818-65008859162";
+    let row = |i| {
+        Row::pack([key(i), Value::Int((i % 1000) as i64), Value::Text(c[..100 + (i % 20) as usize].into()), Value::Text(pad.into())])
+    };
+    (from..from + n).map(row).collect()
+}
+
+fn cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks: Vec<f64> =
+        stat.rsplit(')').next().unwrap_or("").split_whitespace().skip(11).take(2).filter_map(|t| t.parse().ok()).collect();
+    ticks.iter().sum::<f64>() / 100.0
+}
+
+fn report(name: &str, n: u64, work: impl FnOnce()) {
+    let (cpu0, start) = (cpu(), Instant::now());
+    work();
+    let (wall, cpu) = (start.elapsed().as_secs_f64(), cpu() - cpu0);
+    println!("{name:40} {n:9} rows {wall:7.2} s wall {cpu:7.2} s cpu {:10.0} rows/s", n as f64 / wall);
+}
+
+fn write_all(sink: &mut dyn Sink, table: &Arc<TargetTable>, rows: &[Row], per_commit: usize, tick: &mut u64) {
+    for (i, part) in rows.chunks(BATCH).enumerate() {
+        sink.write(&upserts(table, *tick + 1, part)).unwrap();
+        if (i + 1) * BATCH % per_commit == 0 {
+            *tick += 1;
+            sink.commit(*tick, &binding(*tick)).unwrap();
+        }
+    }
+    *tick += 1;
+    sink.commit(*tick, &binding(*tick)).unwrap();
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn sqlite_upserts() {
+    type Key = Box<dyn Fn(u64) -> Value<'static>>;
+    let kinds: [(&str, ColumnType, Key); 4] = [
+        ("bigint, ascending", bigint(false), Box::new(|i| Value::Int(i as i64))),
+        ("bigint, scattered", bigint(false), Box::new(|i| Value::Int(scramble(i) as i64))),
+        ("bigint unsigned, ascending", bigint(true), Box::new(Value::UInt)),
+        ("varchar, scattered", binary_varchar(), Box::new(|i| text(&format!("key-{:08x}", scramble(i))))),
+    ];
+    let n = 1_000_000;
+    for (name, ty, key) in kinds {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = claimed(folder.path());
+        let table = narrow("t", ty);
+        sink.prepare(&table).unwrap();
+        let all = rows(0, n, &key);
+        let mut tick = 0;
+        report(&format!("insert {name}"), n, || write_all(&mut *sink, &table, &all, 100_000, &mut tick));
+        report(&format!("again  {name}"), n, || write_all(&mut *sink, &table, &all, 100_000, &mut tick));
+        let some = &all[..200_000];
+        report(&format!("commit each 1000, {name}"), 200_000, || {
+            write_all(&mut *sink, &table, some, BATCH, &mut tick);
+        });
+        let mut reader = reader(folder.path());
+        report(&format!("compare {name}"), n, || {
+            for part in all.chunks(BATCH) {
+                assert!(reader.compare(&table, part).unwrap().iter().all(|c| *c == cdc_core::connector::Comparison::Equal));
+            }
+        });
+        let mut seen = 0;
+        report(&format!("scan keys {name}"), n, || {
+            reader.scan_keys(&table, &mut |_, _| { seen += 1; true }).unwrap();
+        });
+        assert_eq!(seen, n);
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn feeds_and_null() {
+    let n = 1_000_000;
+    let table = narrow("t", bigint(false));
+    let all = rows(0, n, &|i| Value::Int(i as i64));
+    let batches: Vec<_> = all.chunks(BATCH).map(|part| upserts(&table, 1, part)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    for (connector, format) in [("null", ""), ("jsonl", "plain"), ("jsonl", "debezium-json")] {
+        let path = format!("{connector}-{format}");
+        let options = [("path", &*path), ("format", format)];
+        let options = if connector == "null" { &[][..] } else { &options[..] };
+        let mut sink = cdc_sinks::open(&plan(connector, options), folder.path()).unwrap();
+        sink.claim(&job("run")).unwrap();
+        report(&format!("{connector} {format}"), n, || {
+            for batch in &batches {
+                sink.write(batch).unwrap();
+            }
+            sink.commit(1, &binding(1)).unwrap();
+        });
+        println!("{:?}", sink.summary());
+    }
+}

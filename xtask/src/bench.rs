@@ -1,0 +1,339 @@
+//! `cargo xtask bench`: how fast, against what the server's own programs do with the same data.
+//!
+//! | name | ours | reference |
+//! |---|---|---|
+//! | `snapshot_null` | copy of the narrow table into a null sink | `mysql --quick` reading the table |
+//! | `snapshot_wide_null` | the same of the wide table | the same |
+//! | `log_null` | the whole log into a null sink | `mysqlbinlog --raw` from the server into a file |
+//! | `binary` | size of the program, time of `cdc check` | |
+//!
+//! Reference and ours take turns, after one reference run that warms the caches, and of each the run with
+//! the median time counts. On a shared machine look at `cpu_s`: it is steadier than the clock.
+//!
+//! The results are `target/bench/latest.json`, `latest.md` and `latest.svg`; what the program printed is
+//! beside them.
+
+mod data;
+mod report;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cdc_testkit::servers::{Server, ServerOptions, remove_dir, target_dir, workspace_dir};
+
+use crate::args::Args;
+use crate::child::{Cost, measure};
+use crate::{demo, say, servers};
+use report::{Entry, Reference};
+
+/// A run that takes longer than this hangs.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// A log that the server's own program reads faster than this is too short to measure on.
+const SHORTEST_LOG: f64 = 3.0;
+
+/// Neither side pays for encryption.
+const PLAIN: [&str; 2] = ["--ssl-mode=DISABLED", "--get-server-public-key"];
+
+/// `cargo xtask bench [--quick] [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
+/// [--only NAME] [--cdc PROGRAM]`
+pub fn main(args: &mut Args) -> Result<()> {
+    let quick = args.flag("--quick");
+    let sizes = data::Sizes {
+        seed: args.number("--seed", 1)?,
+        narrow: args.number("--narrow", if quick { 400_000 } else { 2_000_000 })?,
+        wide: args.number("--wide", if quick { 100_000 } else { 500_000 })?,
+        transactions: args.number("--transactions", if quick { 3_000 } else { 10_000 })?,
+    };
+    sizes.check()?;
+    let runs = args.number("--runs", 3)?.max(1);
+    let only = args.value("--only")?;
+    let program = args.value("--cdc")?;
+    args.finish()?;
+    let program = demo::program_or_build(program)?;
+    servers::ensure_mysql()?;
+
+    let folder = target_dir().join("bench");
+    fs::create_dir_all(&folder)?;
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| name == only);
+    // the log and its copy can be larger than a folder of temporary files likes
+    let datadir = folder.join("data");
+    remove_dir(&datadir)?;
+    let options = ServerOptions::default().with_datadir(&datadir).with("--innodb-buffer-pool-size=1G");
+    let mut bench = Bench { server: Server::start(options)?, program, folder, runs, entries: Vec::new() };
+    let mut failures = Vec::new();
+
+    if wanted("binary") {
+        bench.binary(&mut failures)?;
+    }
+    let start = Instant::now();
+    bench.server.sql(&data::tables(&sizes))?;
+    // clean pages, and a log that begins anew
+    bench.server.restart()?;
+    let elapsed = start.elapsed().as_secs_f64();
+    say!("== {} narrow and {} wide rows, {elapsed:.1} s", sizes.narrow, sizes.wide);
+    for (name, table, rows) in
+        [("snapshot_null", "narrow", sizes.narrow), ("snapshot_wide_null", "wide", sizes.wide)]
+    {
+        if wanted(name) {
+            bench.snapshot(name, table, rows, &mut failures)?;
+        }
+    }
+    if wanted("log_null") {
+        bench.log(&sizes, quick, &mut failures)?;
+    }
+    let version = bench.server.installation().version()?;
+    report::write(&bench.folder, &version, &bench.entries)?;
+    bench.server.stop()?;
+    remove_dir(&datadir)?;
+    if !failures.is_empty() {
+        bail!("{}", failures.join("\n"));
+    }
+    Ok(())
+}
+
+/// Runs a reference once.
+type Measured<'a> = &'a dyn Fn(&Bench) -> Result<Cost>;
+
+struct Bench {
+    server: Server,
+    program: PathBuf,
+    folder: PathBuf,
+    runs: u64,
+    entries: Vec<Entry>,
+}
+
+impl Bench {
+    fn binary(&mut self, failures: &mut Vec<String>) -> Result<()> {
+        let size_mb = fs::metadata(&self.program)?.len() as f64 / 1e6;
+        let mut times = Vec::new();
+        for _ in 0..11 {
+            let start = Instant::now();
+            let status = Command::new(&self.program)
+                .current_dir(workspace_dir())
+                .args(["check", "examples/shop/shop.cdc"])
+                .env("CDC_PASSWORD", "cdc")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+            if !status.success() {
+                failures.push(format!("binary: cdc check failed ({status})"));
+                break;
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        let start_ms = times[times.len() / 2];
+        say!("== binary: {size_mb:.1} MB, check in {start_ms:.1} ms");
+        self.entries.push(Entry::Binary { size_mb, start_ms });
+        Ok(())
+    }
+
+    fn snapshot(&mut self, name: &str, table: &str, rows: u64, failures: &mut Vec<String>) -> Result<()> {
+        say!("== {name}: {rows} rows");
+        let pipeline = self.pipeline(name, &format!("[\"bench.{table}\"]"), "initial")?;
+        let read = format!("SELECT * FROM bench.{table}");
+        let reference = |bench: &Bench| -> Result<Cost> {
+            let mut command = bench.server.client_command("mysql", "cdc", "cdc")?;
+            command.args(PLAIN).args(["--quick", "--execute", &read]).stdout(Stdio::null());
+            measure(&mut command, PATIENCE)
+        };
+        reference(self)?;
+        self.compare(name, rows, ("mysql --quick", &reference), &pipeline, Vec::new(), failures)
+    }
+
+    fn log(&mut self, sizes: &data::Sizes, quick: bool, failures: &mut Vec<String>) -> Result<()> {
+        let start = Instant::now();
+        let mut transactions = sizes.transactions;
+        self.server.sql(&data::churn(sizes, 0, transactions))?;
+        let raw = self.folder.join("raw");
+        let reference = |bench: &Bench| -> Result<Cost> {
+            remove_dir(&raw)?;
+            fs::create_dir_all(&raw)?;
+            let mut command = bench.server.client_command("mysqlbinlog", "cdc", "cdc")?;
+            command.args(PLAIN).args(["--read-from-remote-server", "--raw"]);
+            command.arg(format!("--result-file={}/", raw.display())).args(bench.log_files()?);
+            measure(&mut command, PATIENCE)
+        };
+        while !quick && transactions < sizes.transactions * 10 {
+            // the first read may have to wait for what the server has just written
+            let trial = reference(self)?.wall_s.min(reference(self)?.wall_s);
+            if trial >= SHORTEST_LOG {
+                break;
+            }
+            // a quarter more than it should take, since times vary
+            let more = (transactions as f64 * (1.25 * SHORTEST_LOG / trial - 1.0)) as u64 + 1;
+            let more = more.min(sizes.transactions * 10 - transactions);
+            self.server.sql(&data::churn(sizes, transactions, more))?;
+            transactions += more;
+        }
+        let (rows, elapsed) = (transactions * data::ROWS_PER_TRANSACTION, start.elapsed().as_secs_f64());
+        say!("== log_null: {transactions} transactions, {rows} rows; written in {elapsed:.1} s");
+        reference(self)?;
+        let mut decode = Command::new(self.server.client("mysqlbinlog")?);
+        decode.args(["--no-defaults", "-v", "--base64-output=DECODE-ROWS"]);
+        decode.args(self.log_files()?.iter().map(|file| raw.join(file))).stdout(Stdio::null());
+        let decoded = Reference { name: "mysqlbinlog -v", cost: measure(&mut decode, PATIENCE)? };
+        let pipeline = self.pipeline("log_null", "[\"bench.*\"]", "earliest")?;
+        let name = "mysqlbinlog --raw --read-from-remote-server";
+        self.compare("log_null", rows, (name, &reference), &pipeline, vec![decoded], failures)?;
+        remove_dir(&raw)
+    }
+
+    /// Lets reference and ours take turns, and keeps the median run of each.
+    fn compare(
+        &mut self,
+        name: &str,
+        rows: u64,
+        (reference_name, reference): (&'static str, Measured),
+        pipeline: &Path,
+        also: Vec<Reference>,
+        failures: &mut Vec<String>,
+    ) -> Result<()> {
+        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+        for _ in 0..self.runs {
+            theirs.push(reference(self)?);
+            match self.run(name, pipeline) {
+                Ok(cost) => ours.push(cost),
+                Err(error) => {
+                    failures.push(format!("{name}: {error:#}"));
+                    break;
+                }
+            }
+        }
+        let printed = fs::read_to_string(self.printed(name)).unwrap_or_default();
+        if !ours.is_empty() && !names_number(&printed, rows) {
+            // what was not read was not measured
+            failures.push(format!("{name}: of {rows} rows, the run's output names another number"));
+        }
+        let reference = Reference { name: reference_name, cost: median(theirs).context("no run")? };
+        let entry = Entry::Work { name: name.to_string(), rows, ours: median(ours), reference, also };
+        say!("   {}", entry.line());
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn run(&self, name: &str, pipeline: &Path) -> Result<Cost> {
+        let state = self.folder.join("state");
+        remove_dir(&state)?;
+        let output = File::create(self.printed(name))?;
+        let mut command = Command::new(&self.program);
+        command
+            .current_dir(&self.folder)
+            .arg("run")
+            .arg(pipeline)
+            .arg("--state")
+            .arg(&state)
+            .args(["--until", "caught-up"])
+            .env("CDC_PASSWORD", "cdc")
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        let cost = measure(&mut command, PATIENCE)
+            .with_context(|| format!("see {}", self.printed(name).display()))?;
+        remove_dir(&state)?;
+        Ok(cost)
+    }
+
+    fn printed(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.log"))
+    }
+
+    fn pipeline(&self, name: &str, tables: &str, start: &str) -> Result<PathBuf> {
+        let text = format!(
+            "pipeline {{ name = \"{name}\" }}\n\n\
+             source src = mysql {{\n  \
+               url = \"mysql://127.0.0.1:{}\"\n  \
+               user = \"cdc\"\n  \
+               password = \"${{CDC_PASSWORD}}\"\n  \
+               tables = {tables}\n  \
+               server_id = 5401\n  \
+               start = {start}\n\
+             }}\n\n\
+             sink out = null {{}}\n\n\
+             src.* => out.*\n",
+            self.server.port()
+        );
+        let path = self.folder.join(format!("{name}.cdc"));
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    fn log_files(&self) -> Result<Vec<String>> {
+        let listed = self.server.sql("SHOW BINARY LOGS")?;
+        Ok(listed.lines().filter_map(|line| line.split('\t').next()).map(str::to_string).collect())
+    }
+}
+
+/// The run with the median time; its other figures belong to it.
+fn median(mut runs: Vec<Cost>) -> Option<Cost> {
+    runs.sort_by(|one, two| one.wall_s.total_cmp(&two.wall_s));
+    runs.get(runs.len() / 2).copied()
+}
+
+/// Whether a text holds this number, or two that add up to it (of two tables), written with or without
+/// separators between thousands.
+fn names_number(text: &str, number: u64) -> bool {
+    let is_part = |next: char| next.is_ascii_digit() || matches!(next, ',' | '_' | '\'');
+    let numbers: BTreeSet<u64> = text
+        .split(|next| !is_part(next))
+        .filter_map(|word| word.replace([',', '_', '\''], "").parse().ok())
+        .collect();
+    numbers.contains(&number)
+        || numbers.iter().any(|one| number.checked_sub(*one).is_some_and(|other| numbers.contains(&other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_with_separators() {
+        assert!(names_number("bench.narrow: 2,000,000 rows", 2_000_000));
+        assert!(names_number("rows=2000000", 2_000_000));
+        assert!(names_number("narrow 1500000, wide 500000", 2_000_000));
+        assert!(!names_number("rows=20000001", 2_000_000));
+    }
+
+    #[test]
+    fn the_median_run_is_one_of_the_runs() {
+        let cost = |wall_s: f64| Cost { wall_s, cpu_s: wall_s * 10.0, peak_rss_mb: None };
+        let middle = median(vec![cost(3.0), cost(1.0), cost(2.0)]);
+        assert!(middle.is_some_and(|cost| cost.wall_s == 2.0 && cost.cpu_s == 20.0));
+        assert!(median(Vec::new()).is_none());
+    }
+
+    /// The churn writes as many row events as it says, in the mix it says.
+    #[test]
+    fn the_log_is_as_announced() -> Result<()> {
+        let server = Server::start(ServerOptions::default())?;
+        let sizes = data::Sizes { seed: 1, narrow: 5000, wide: 2000, transactions: 60 };
+        sizes.check()?;
+        server.sql(&data::tables(&sizes))?;
+        let count = |table: &str| -> Result<i64> {
+            Ok(server.sql(&format!("SELECT COUNT(*) FROM bench.{table}"))?.trim().parse()?)
+        };
+        assert_eq!((count("narrow")?, count("wide")?), (5000, 2000));
+        server.sql(&data::churn(&sizes, 0, 40))?;
+        server.sql(&data::churn(&sizes, 40, 20))?;
+        // 50 inserts and 12 deletes each
+        assert_eq!(count("narrow")? + count("wide")?, 7000 + 60 * 38);
+        let file = server.datadir().join("binlog.000001");
+        let decoded = Command::new(server.client("mysqlbinlog")?)
+            .args(["--no-defaults", "-v", "--base64-output=DECODE-ROWS"])
+            .arg(file)
+            .output()?;
+        let text = String::from_utf8_lossy(&decoded.stdout);
+        let events = |kind: &str| text.lines().filter(|line| line.starts_with(kind)).count();
+        let written = ["### INSERT", "### UPDATE", "### DELETE"].map(events);
+        assert_eq!(written, [60 * 50, 60 * 38, 60 * 12]);
+        let narrow =
+            text.lines().filter(|line| line.starts_with("### ") && line.ends_with("`narrow`")).count();
+        assert!((3900..=4500).contains(&narrow), "{narrow} of 6000 are narrow");
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! The results, as JSON for programs, a table for people, and a plot.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+
+use crate::child::Cost;
+use crate::say;
+
+/// What another program took for the same work.
+pub struct Reference {
+    /// The program.
+    pub name: &'static str,
+    /// What it took.
+    pub cost: Cost,
+}
+
+/// One line of the report.
+pub enum Entry {
+    /// The program file.
+    Binary {
+        /// Its size.
+        size_mb: f64,
+        /// From start to end of a run that only checks a file.
+        start_ms: f64,
+    },
+    /// Work over rows.
+    Work {
+        /// The bench's name.
+        name: String,
+        /// How many rows.
+        rows: u64,
+        /// What we took; nothing if we failed.
+        ours: Option<Cost>,
+        /// What we are compared with.
+        reference: Reference,
+        /// Others that were measured beside it.
+        also: Vec<Reference>,
+    },
+}
+
+impl Entry {
+    /// For the terminal.
+    pub fn line(&self) -> String {
+        match self {
+            Entry::Binary { size_mb, start_ms } => format!("{size_mb:.1} MB, {start_ms:.1} ms"),
+            Entry::Work { rows, ours: None, reference, .. } => {
+                format!("failed; {}: {}", reference.name, speed(*rows, &reference.cost))
+            }
+            Entry::Work { rows, ours: Some(ours), reference, also, .. } => {
+                let mut line = format!("ours {}", speed(*rows, ours));
+                for Reference { name, cost } in [reference].into_iter().chain(also) {
+                    _ = write!(line, "; {name} {}", speed(*rows, cost));
+                }
+                _ = write!(line, "; ratio {:.2}", ratio(ours, reference));
+                line
+            }
+        }
+    }
+
+    fn json(&self, server: &str) -> Value {
+        match self {
+            Entry::Binary { size_mb, start_ms } => {
+                json!({ "bench": "binary", "size_mb": rounded(*size_mb), "start_ms": rounded(*start_ms) })
+            }
+            Entry::Work { name, rows, ours, reference, also } => {
+                let mut entry = Map::new();
+                entry.insert("bench".into(), json!(name));
+                entry.insert("server".into(), json!(server));
+                entry.insert("rows".into(), json!(rows));
+                entry.insert("ours".into(), ours.as_ref().map_or(Value::Null, cost_json));
+                entry.insert("reference".into(), reference_json(reference));
+                if let Some(ours) = ours {
+                    entry.insert("rate_ratio".into(), json!(rounded(ratio(ours, reference))));
+                }
+                if !also.is_empty() {
+                    entry.insert("also".into(), also.iter().map(reference_json).collect());
+                }
+                Value::Object(entry)
+            }
+        }
+    }
+}
+
+/// Writes `latest.json`, `latest.md` and `latest.svg`, and prints the table.
+pub fn write(folder: &Path, server: &str, entries: &[Entry]) -> Result<()> {
+    let json: Value = entries.iter().map(|entry| entry.json(server)).collect();
+    fs::write(folder.join("latest.json"), serde_json::to_string_pretty(&json)? + "\n")?;
+    let table = table(server, entries);
+    fs::write(folder.join("latest.md"), &table)?;
+    fs::write(folder.join("latest.svg"), plot(entries))?;
+    say!("\n{table}");
+    Ok(())
+}
+
+fn cost_json(cost: &Cost) -> Value {
+    let mut value = json!({ "wall_s": rounded(cost.wall_s), "cpu_s": rounded(cost.cpu_s) });
+    value["peak_rss_mb"] = cost.peak_rss_mb.map_or(Value::Null, |peak| json!(rounded(peak)));
+    value
+}
+
+fn reference_json(reference: &Reference) -> Value {
+    let Cost { wall_s, cpu_s, .. } = reference.cost;
+    json!({ "name": reference.name, "wall_s": rounded(wall_s), "cpu_s": rounded(cpu_s) })
+}
+
+fn table(server: &str, entries: &[Entry]) -> String {
+    let mut text = format!("Server: {server}\n\n");
+    text += "| bench | program | rows | s | rows/s | CPU s per million rows | peak MB | ratio |\n";
+    text += "|---|---|--:|--:|--:|--:|--:|--:|\n";
+    for entry in entries {
+        match entry {
+            Entry::Binary { size_mb, start_ms } => {
+                _ = writeln!(
+                    text,
+                    "| binary | {size_mb:.1} MB, `cdc check` in {start_ms:.1} ms | | | | | | |"
+                );
+            }
+            Entry::Work { name, rows, ours, reference, also } => {
+                match ours {
+                    Some(ours) => {
+                        let row = row(name, "**cdc**", *rows, ours);
+                        _ = writeln!(text, "{row} {:.2} |", ratio(ours, reference));
+                    }
+                    None => _ = writeln!(text, "| {name} | **cdc** failed | {rows} | | | | | |"),
+                }
+                for Reference { name: program, cost } in [reference].into_iter().chain(also) {
+                    _ = writeln!(text, "{} |", row("", &format!("`{program}`"), *rows, cost));
+                }
+            }
+        }
+    }
+    text + "\nratio: our rows per second over those of the first reference\n"
+}
+
+fn row(name: &str, program: &str, rows: u64, cost: &Cost) -> String {
+    let Cost { wall_s, cpu_s, peak_rss_mb } = cost;
+    let (rate, per_million) = (rows as f64 / wall_s, cpu_s * 1e6 / rows as f64);
+    let peak = peak_rss_mb.map_or(String::new(), |peak| format!("{peak:.0}"));
+    format!("| {name} | {program} | {rows} | {wall_s:.2} | {rate:.0} | {per_million:.2} | {peak} |")
+}
+
+/// Bars of rows per second; the longest bar of each bench fills the width.
+fn plot(entries: &[Entry]) -> String {
+    const LEFT: f64 = 330.0;
+    const WIDTH: f64 = 380.0;
+    let mut bars = String::new();
+    let mut y = 10.0;
+    for entry in entries {
+        let Entry::Work { name, rows, ours, reference, also } = entry else { continue };
+        let rate = |cost: &Cost| *rows as f64 / cost.wall_s;
+        let mut lines: Vec<(&str, f64, &str)> = Vec::new();
+        lines.extend(ours.iter().map(|ours| ("cdc", rate(ours), "#2a7ab0")));
+        let references = [reference].into_iter().chain(also);
+        lines.extend(references.map(|one| (one.name, rate(&one.cost), "#b0b0b0")));
+        let longest = lines.iter().map(|line| line.1).fold(1.0, f64::max);
+        y += 18.0;
+        _ = writeln!(bars, "<text x=\"10\" y=\"{y}\" font-weight=\"bold\">{name}, {rows} rows</text>");
+        for (label, rate, colour) in lines {
+            y += 20.0;
+            let (width, top) = (rate / longest * WIDTH, y - 12.0);
+            _ = writeln!(bars, "<text x=\"20\" y=\"{y}\">{label}</text>");
+            _ = writeln!(
+                bars,
+                "<rect x=\"{LEFT}\" y=\"{top}\" width=\"{width:.1}\" height=\"15\" fill=\"{colour}\"/>"
+            );
+            let after = LEFT + width + 6.0;
+            _ = writeln!(bars, "<text x=\"{after:.1}\" y=\"{y}\">{rate:.0} rows/s</text>");
+        }
+        y += 12.0;
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"830\" height=\"{}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{bars}</svg>\n",
+        y + 10.0
+    )
+}
+
+fn speed(rows: u64, cost: &Cost) -> String {
+    let rate = rows as f64 / cost.wall_s;
+    format!("{:.2} s, {rate:.0} rows/s, {:.2} CPU s", cost.wall_s, cost.cpu_s)
+}
+
+/// Our rows per second over the reference's.
+fn ratio(ours: &Cost, reference: &Reference) -> f64 {
+    reference.cost.wall_s / ours.wall_s
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}

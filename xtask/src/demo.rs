@@ -1,0 +1,280 @@
+//! `cargo xtask demo`: a shop is copied while it is open, its table grows a column on the way, and in
+//! the end every row is compared.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use cdc_testkit::servers::{Server, ServerOptions, remove_dir, target_dir, workspace_dir};
+
+use crate::args::Args;
+use crate::child::Guarded;
+use crate::tidy::cargo;
+use crate::{say, servers};
+
+const PIPELINE: &str = "examples/shop/shop.cdc";
+
+/// How long a run may take to catch up before the demo gives up on it.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// `cargo xtask demo [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]`
+pub fn main(args: &mut Args) -> Result<()> {
+    let rows = args.number("--rows", 20_000)?.max(100);
+    let keep = args.flag("--keep");
+    let program = args.value("--cdc")?;
+    let pipeline = args.value("--pipeline")?.unwrap_or_else(|| PIPELINE.into());
+    args.finish()?;
+    ensure!(workspace_dir().join(&pipeline).exists(), "{pipeline} is not there");
+    let program = program_or_build(program)?;
+    servers::ensure_mysql()?;
+
+    let folder = target_dir().join("demo");
+    remove_dir(&folder)?;
+    fs::create_dir_all(&folder)?;
+    let start = Instant::now();
+    let server = Server::start(ServerOptions::default())?;
+    say!("== a MySQL server on port {}, {:.1} s", server.port(), start.elapsed().as_secs_f64());
+    let start = Instant::now();
+    server.sql(&shop(rows))?;
+    say!("== {} in database shop, {:.1} s", counts(&server)?, start.elapsed().as_secs_f64());
+
+    let demo = Demo { program, pipeline, port: server.port(), folder };
+    say!("== cdc run {}", demo.pipeline);
+    let mut run = Guarded::spawn(&mut demo.command("run"))?;
+    pause(&mut run, 1500)?;
+    say!("== the shop is open: orders, payments, a customer moves, some orders go");
+    for round in 0..4 {
+        server.sql(&changes(round, rows))?;
+        pause(&mut run, 300)?;
+    }
+    say!("== ALTER TABLE orders ADD COLUMN note VARCHAR(40), and notes are written");
+    server.sql(ALTER)?;
+    pause(&mut run, 500)?;
+    server.sql(&changes(4, rows))?;
+    pause(&mut run, 1000)?;
+    say!("== Ctrl-C");
+    run.interrupt()?;
+    let status = run.wait(PATIENCE).context("cdc run after Ctrl-C")?;
+    say!("== cdc run ended ({status}); the shop stays open meanwhile");
+    server.sql(&changes(5, rows))?;
+    say!("== cdc run --until caught-up: goes on where it was");
+    let status = Guarded::spawn(demo.command("run").args(["--until", "caught-up"]))?.wait(PATIENCE)?;
+    ensure!(status.success(), "cdc run failed ({status})");
+
+    say!("== cdc verify: {} at the source", counts(&server)?);
+    let output = demo.command("verify").output().context("starting cdc verify")?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    say!("{}", printed.trim_end());
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "cdc verify failed ({})", output.status);
+    let verdict = printed.lines().rfind(|line| line.contains("differences"));
+    let verdict = verdict.context("cdc verify names no number of differences")?;
+    ensure!(has_no_differences(verdict), "source and target differ: {verdict}");
+    say!("\ndemo: {}", verdict.trim());
+    if keep {
+        say!("source {}  target {}", server.url("root"), demo.target().display());
+        say!("running until Ctrl-C");
+        servers::wait_for_interrupt()?;
+    } else {
+        remove_dir(&demo.folder)?;
+    }
+    Ok(())
+}
+
+/// The program that is given, else one that is built as users run it.
+pub fn program_or_build(given: Option<String>) -> Result<PathBuf> {
+    if let Some(program) = given {
+        return Path::new(&program).canonicalize().with_context(|| format!("--cdc {program}"));
+    }
+    say!("== cargo build --release -p cdc-cli");
+    let status = cargo().args(["build", "--release", "--locked", "--quiet", "-p", "cdc-cli"]).status()?;
+    ensure!(status.success(), "the build failed");
+    let program = target_dir().join("release").join("cdc");
+    ensure!(program.exists(), "the build made no {}", program.display());
+    Ok(program)
+}
+
+struct Demo {
+    program: PathBuf,
+    pipeline: String,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Demo {
+    fn target(&self) -> PathBuf {
+        self.folder.join("shop.db")
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .current_dir(workspace_dir())
+            .arg(name)
+            .arg(&self.pipeline)
+            .arg("--set")
+            .arg(format!("url=mysql://127.0.0.1:{}", self.port))
+            .arg("--set")
+            .arg(setting("target", &self.target()))
+            .arg("--state")
+            .arg(self.folder.join("state"))
+            .env("CDC_PASSWORD", "cdc");
+        command
+    }
+}
+
+fn setting(name: &str, path: &Path) -> String {
+    format!("{name}={}", path.display())
+}
+
+/// Lets the run work for a while; a run that ends by itself is an error.
+fn pause(run: &mut Guarded, millis: u64) -> Result<()> {
+    thread::sleep(Duration::from_millis(millis));
+    match run.ended()? {
+        Some(status) => bail!("cdc run ended by itself ({status})"),
+        None => Ok(()),
+    }
+}
+
+/// Whether a line says "0 differences", and not "10 differences".
+fn has_no_differences(line: &str) -> bool {
+    let words: Vec<&str> = line.split(|next: char| !next.is_alphanumeric()).collect();
+    words.windows(2).any(|pair| pair == ["0", "differences"])
+}
+
+fn counts(server: &Server) -> Result<String> {
+    let count = |table: &str| -> Result<String> {
+        Ok(format!("{} {table}", server.sql(&format!("SELECT COUNT(*) FROM shop.{table}"))?.trim()))
+    };
+    Ok([count("customers")?, count("products")?, count("orders")?].join(", "))
+}
+
+/// The shop and its first rows, drawn from row numbers so that every demo is the same.
+fn shop(rows: u64) -> String {
+    let (customers, products) = (rows / 10, rows / 50 + 1);
+    format!(
+        "\
+CREATE DATABASE shop CHARACTER SET utf8mb4;
+USE shop;
+CREATE TABLE customers (
+  id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  name VARCHAR(100) NOT NULL,
+  email VARCHAR(190) NULL,
+  tier ENUM('basic', 'silver', 'gold') NOT NULL DEFAULT 'basic',
+  credit DECIMAL(12,2) NOT NULL DEFAULT 0,
+  settings JSON NULL,
+  created_at DATETIME(6) NOT NULL
+);
+CREATE TABLE products (
+  id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  sku CHAR(10) NOT NULL,
+  title VARCHAR(120) NOT NULL,
+  price DECIMAL(10,2) NOT NULL,
+  weight DOUBLE NULL,
+  attributes JSON NOT NULL,
+  UNIQUE KEY (sku)
+);
+CREATE TABLE orders (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  customer_id INT UNSIGNED NOT NULL,
+  product_id INT UNSIGNED NOT NULL,
+  quantity SMALLINT UNSIGNED NOT NULL,
+  amount DECIMAL(12,2) NOT NULL,
+  status ENUM('new', 'paid', 'shipped', 'returned') NOT NULL DEFAULT 'new',
+  placed_at DATETIME(6) NOT NULL,
+  shipped_at TIMESTAMP NULL,
+  message VARCHAR(200) NULL,
+  KEY (customer_id)
+);
+SET SESSION cte_max_recursion_depth = {rows};
+INSERT INTO customers (name, email, tier, credit, settings, created_at)
+  WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {customers})
+  SELECT CONCAT(ELT(1 + n % 6, 'Ann', 'Zoë', 'Jörg', 'Łukasz', '美咲', 'Иван'), ' ', n),
+         IF(n % 7 = 0, NULL, CONCAT('user', n, '@example.com')),
+         1 + CRC32(n) % 3,
+         CRC32(n * 3) % 100000 / 100,
+         IF(n % 5 = 0, NULL, JSON_OBJECT('newsletter', n % 2 = 0, 'language', ELT(1 + n % 3, 'en', 'de', 'ja'))),
+         '2024-01-01' + INTERVAL n * 4711 SECOND + INTERVAL n * 17 MICROSECOND
+  FROM s;
+INSERT INTO products (sku, title, price, weight, attributes)
+  WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {products})
+  SELECT CONCAT('P', LPAD(n, 8, '0')), CONCAT(ELT(1 + n % 4, 'Chair', 'Table', 'Lamp', 'Tee ☕'), ' ', n),
+         1 + CRC32(n * 7) % 50000 / 100, IF(n % 9 = 0, NULL, CRC32(n) % 1000 / 8),
+         JSON_OBJECT('colours', JSON_ARRAY('red', 'grün'), 'size', n % 12)
+  FROM s;
+INSERT INTO orders (customer_id, product_id, quantity, amount, status, placed_at, shipped_at, message)
+  WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})
+  SELECT 1 + CRC32(n) % {customers}, 1 + CRC32(n * 5) % {products}, 1 + n % 9,
+         CRC32(n * 11) % 1000000 / 100, 1 + n % 3,
+         '2025-01-01' + INTERVAL n * 97 SECOND + INTERVAL n * 13 MICROSECOND,
+         IF(n % 3 = 2, '2025-06-01' + INTERVAL n SECOND, NULL),
+         IF(n % 4 = 0, CONCAT('für dich 🎁 ', n), NULL)
+  FROM s;
+"
+    )
+}
+
+/// One round of a day in the shop; each statement block is one transaction.
+fn changes(round: u64, rows: u64) -> String {
+    let (customers, from) = (rows / 10, round * 37);
+    format!(
+        "\
+USE shop;
+BEGIN;
+INSERT INTO orders (customer_id, product_id, quantity, amount, placed_at, message) VALUES
+  (1 + {round}, 1, 1, 19.90, '2026-01-01 10:00:00.000001', 'первый'),
+  (2 + {round}, 2, 2, 39.80, '2026-01-01 10:00:01', NULL),
+  (3 + {round}, 1, 3, 59.70, '2026-01-01 10:00:02.5', '');
+UPDATE customers SET credit = credit - 19.90 WHERE id = 1 + {round};
+COMMIT;
+UPDATE orders SET status = 'paid' WHERE id % 41 = {from} % 41 AND status = 'new';
+UPDATE orders SET status = 'shipped', shipped_at = '2026-01-02 08:00:00' WHERE id BETWEEN {from} AND {from} + 20;
+UPDATE customers SET email = 'moved{round}@example.com', settings = JSON_SET(COALESCE(settings, '{{}}'), '$.moved', {round})
+  WHERE id = 5 + {round};
+UPDATE products SET price = price * 1.10 WHERE id % 10 = {round};
+DELETE FROM orders WHERE id % 53 = {round} AND status = 'returned';
+DELETE FROM orders WHERE id BETWEEN 50 + {from} AND 55 + {from};
+BEGIN;
+DELETE FROM orders WHERE customer_id = {customers} - {round};
+DELETE FROM customers WHERE id = {customers} - {round};
+COMMIT;
+BEGIN;
+DELETE FROM orders WHERE id < 1000;
+ROLLBACK;
+"
+    )
+}
+
+const ALTER: &str = "\
+USE shop;
+ALTER TABLE orders ADD COLUMN note VARCHAR(40);
+UPDATE orders SET note = CONCAT('note ', id) WHERE id % 10 = 0;
+INSERT INTO orders (customer_id, product_id, quantity, amount, placed_at, note)
+  VALUES (1, 1, 1, 1.00, '2026-01-03 00:00:00', 'born with a note ✎');
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_differences_are_not_none() {
+        assert!(has_no_differences("3 tables, 22000 rows compared, 0 differences"));
+        assert!(!has_no_differences("3 tables, 22000 rows compared, 10 differences"));
+    }
+
+    #[test]
+    fn the_shop_opens_and_its_days_change_it() -> Result<()> {
+        let server = Server::start(ServerOptions::default())?;
+        server.sql(&shop(1000))?;
+        assert_eq!(counts(&server)?, "100 customers, 21 products, 1000 orders");
+        (0..5).try_for_each(|round| server.sql(&changes(round, 1000)).map(drop))?;
+        server.sql(ALTER)?;
+        server.sql(&changes(5, 1000))?;
+        assert!(counts(&server)?.starts_with("94 customers, 21 products, "));
+        Ok(())
+    }
+}
