@@ -17,7 +17,7 @@ pub enum Consequence {
 }
 
 /// An error of any crate of cdc: a diagnostic and its consequence.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Error(Box<(Consequence, Diagnostic)>);
 
 /// The result of what can fail with an [`Error`].
@@ -77,6 +77,13 @@ impl From<Diagnostic> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.1)
+    }
+}
+
+/// As it is shown: what `main` prints of an error that it returns.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -112,6 +112,8 @@ pub enum TextPart {
 pub struct OptionBlock {
     /// In the order of the file.
     pub entries: Vec<OptionEntry>,
+    /// The options that were named but could not be read; already reported.
+    pub broken: Vec<Name>,
     /// With its braces.
     pub span: Span,
 }

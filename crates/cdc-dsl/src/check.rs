@@ -1,6 +1,5 @@
 //! Checks that need more than one statement: columns against tables, keys, targets, views, tests.
 
-mod bind;
 mod columns;
 mod tables;
 mod targets;

@@ -241,8 +241,16 @@ impl Lexer<'_> {
             _ => d,
         };
         self.report(d);
+        const CURLY: [char; 5] = ['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}'];
         if c == ';' {
             self.at += 1;
+        } else if CURLY.contains(&c) {
+            // a whole text in such quotes is one mistake
+            let inner = self.at + c.len_utf8();
+            let line = &self.text[inner..self.line_end(inner)];
+            let close = line.char_indices().find(|(_, c)| CURLY.contains(c));
+            let end = close.map_or(inner, |(i, c)| inner + i + c.len_utf8());
+            self.push(TokenKind::Error, end - self.at);
         } else {
             self.push(TokenKind::Error, c.len_utf8());
         }

@@ -21,6 +21,7 @@ use cdc_core::diagnostic::{Diagnostic, Severity, codes};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::{CheckpointPlan, Options, Plan, SchemaChangeMode, SinkPlan, SourcePlan};
 use cdc_core::schema::TableSchema;
+use std::sync::Arc;
 pub(crate) use flow::{Context, LoweredFlow};
 pub(crate) use table::exact_table;
 
@@ -30,7 +31,7 @@ pub(crate) struct SourceInfo {
     /// The `tables` option, if it has a well-formed one.
     pub tables: Option<TableSet>,
     /// The tables of its `schema` file that `tables` covers, if it has one that could be read.
-    pub schemas: Option<Vec<TableSchema>>,
+    pub schemas: Option<Vec<Arc<TableSchema>>>,
 }
 
 /// Checks and lowers a file that was read.
@@ -68,7 +69,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
     check::views(statements, &context, &mut scope);
     check::tests(statements, &names, &mut scope);
     for flow in &flows {
-        check::flow(flow, &sources, &pipeline, &mut scope);
+        check::flow(flow, &sources, &mut scope);
     }
     check::targets(&flows, &sources, &mut scope);
     if flows.is_empty() {
@@ -134,11 +135,11 @@ fn written_zone(statements: &[Statement]) -> Option<String> {
 }
 
 /// What the `pipeline` statement says.
-pub(crate) struct Pipeline {
-    pub name: String,
-    pub checkpoint: CheckpointPlan,
-    pub on_schema_change: SchemaChangeMode,
-    pub time_zone: String,
+struct Pipeline {
+    name: String,
+    checkpoint: CheckpointPlan,
+    on_schema_change: SchemaChangeMode,
+    time_zone: String,
 }
 
 fn option(name: &'static str, kind: OptionKind, help: &'static str) -> OptionDescriptor {
@@ -273,15 +274,23 @@ fn check_pipeline_values(scope: &mut Scope<'_>, block: &OptionBlock, options: &O
                 .help("write a duration such as \"10s\""),
         );
     }
-    if let Some(zone) = options.text("time_zone")
-        && offset_minutes(zone).is_none()
-    {
-        scope.report(
-            Diagnostic::error(codes::OPTION_VALUE, format!("\"{zone}\" is no time zone that is known here"))
-                .at(place("time_zone"), "")
-                .help("write \"UTC\" or an offset such as \"+02:00\"; named zones are not built yet"),
-        );
-    }
+    let Some(zone) = options.text("time_zone") else { return };
+    let d = match offset_minutes(zone) {
+        // what the evaluator knows
+        Some(0) => return,
+        Some(_) => Diagnostic::error(codes::OPTION_NOT_YET, "other time zones than UTC are not built yet"),
+        None if is_zone_name(zone) => {
+            Diagnostic::error(codes::OPTION_NOT_YET, "named time zones are not built yet")
+        }
+        None => Diagnostic::error(codes::OPTION_VALUE, format!("\"{zone}\" is no time zone")),
+    };
+    scope.report(d.at(place("time_zone"), "").help("write \"UTC\""));
+}
+
+/// `Europe/Berlin` and the like.
+fn is_zone_name(zone: &str) -> bool {
+    zone.starts_with(|c: char| c.is_ascii_alphabetic())
+        && zone.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '+'))
 }
 
 /// The options of a source or a sink.

@@ -4,7 +4,7 @@ use crate::ast::{OptionBlock, OptionEntry, OptionValue as Written, OptionValueKi
 use crate::parser::parse_option_value;
 use crate::resolve::{ResolvedText, Scope, plain_text};
 use crate::suggest::help_for;
-use crate::values::{parse_bytes, parse_duration};
+use crate::values::{is_number, parse_bytes, parse_duration};
 use cdc_core::catalog::{OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::{OptionValue, Options};
@@ -50,7 +50,8 @@ pub(crate) fn check_options(
         }
     }
     for descriptor in descriptors {
-        if seen.iter().any(|e| e.name.text == descriptor.name) {
+        let broken = block.iter().flat_map(|b| &b.broken).any(|n| n.text == descriptor.name);
+        if broken || seen.iter().any(|e| e.name.text == descriptor.name) {
             continue;
         }
         if descriptor.required {
@@ -202,9 +203,13 @@ fn convert(scope: &mut Scope<'_>, descriptor: &OptionDescriptor, value: &Written
         wrong_type(scope, descriptor, value);
         return None;
     };
-    // what is not known here has been reported and can be of any type
-    if matches!(&scalar, Scalar::Text(t) if t.missing) && !matches!(descriptor.kind, OptionKind::Text | OptionKind::Path | OptionKind::Url | OptionKind::Secret) {
-        return None;
+    // what is not known here, or no number at all, has been reported and can be of any type
+    let is_text =
+        matches!(descriptor.kind, OptionKind::Text | OptionKind::Path | OptionKind::Url | OptionKind::Secret);
+    match &scalar {
+        Scalar::Text(t) if t.missing && !is_text => return None,
+        Scalar::Number(n) if !is_number(n) => return None,
+        _ => {}
     }
     let result = match (&descriptor.kind, &scalar) {
         (OptionKind::Secret, Scalar::Text(t)) => OptionValue::Secret(t.text.clone()),

@@ -220,6 +220,13 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Adds a place to the last report.
+    fn label(&mut self, span: Span, message: &str) {
+        if let Some(last) = self.diagnostics.last_mut() {
+            *last = last.clone().at(span.range(), message);
+        }
+    }
+
     /// Reports that the present token is not what it should be, unless it was reported by the lexer.
     fn unexpected(&mut self, expected: &str) -> Fail {
         let token = self.token();

@@ -8,7 +8,7 @@
 
 use crate::ast::{Expr, ExprKind, Name, Param, Span, Text, TextPart, UnaryOp};
 use crate::suggest::{help_for, nearest};
-use crate::values::ParamType;
+use crate::values::{ParamType, is_number};
 use cdc_core::catalog::Catalog;
 use cdc_core::diagnostic::{Diagnostic, Severity, codes};
 use cdc_core::value::Value;
@@ -149,6 +149,7 @@ impl<'a> Scope<'a> {
                 (Some(plain_text(value)), resolved.secret)
             }
             ExprKind::Typed(_, text) => (Some(self.resolve_text(text, &|s| s.to_owned()).text), false),
+            ExprKind::Number(n) if !is_number(n) => return Resolved { value: None, secret: false },
             ExprKind::Number(n) if numeric => (Some(n.clone()), false),
             ExprKind::Unary(UnaryOp::Negate, inner) => match &inner.kind {
                 ExprKind::Number(n) if numeric => (Some(format!("-{n}")), false),

@@ -76,6 +76,11 @@ impl ParamType {
     }
 }
 
+/// Is it a number at all? The lexer reports those that are none and gives them out all the same.
+pub(crate) fn is_number(text: &str) -> bool {
+    !text.ends_with('.') && text.parse::<f64>().is_ok()
+}
+
 /// Digits with at most one dot, in the one form that the server prints.
 pub(crate) fn canonical_decimal(text: &str) -> Option<String> {
     let (negative, body) = match text.strip_prefix('-') {

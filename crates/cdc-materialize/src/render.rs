@@ -75,7 +75,7 @@ pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> ProbeH
         let mut routed: BTreeMap<&str, Vec<Stream<'_, Tick, Vec<Routed>>>> = BTreeMap::new();
         for source in &plan.sources {
             let port = ports.sources.remove(&source.name);
-            let records = source::source(scope, &source.name, port);
+            let records = source::source(&scope, &source.name, port);
             let ends = flow::ends(records.clone(), &source.name);
             let spread = source::spread(records, &source.name, scope.peers());
             for sink in &plan.sinks {

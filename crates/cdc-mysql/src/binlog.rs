@@ -171,6 +171,8 @@ pub struct LogReader {
     events: u64,
     /// Of the server, once connected: how its DDL is to be read.
     version: u32,
+    /// This connection has sent its format description.
+    described: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -204,6 +206,7 @@ impl LogReader {
             skip_until: None,
             events: 0,
             version: 0,
+            described: false,
         })
     }
 
@@ -240,6 +243,7 @@ impl LogReader {
             skip_until: None,
             events: 0,
             version: 0,
+            described: false,
         }
     }
 
@@ -320,6 +324,7 @@ impl LogReader {
         let stream =
             conn.get_binlog_stream(request).await.map_err(|e| query_error(e, "asking for the log"))?;
         self.stream = Some(stream);
+        self.described = false;
         Ok(())
     }
 
@@ -470,6 +475,9 @@ impl LogReader {
         let body = event.data();
         match header.kind {
             kind::ROTATE => {
+                // The first event of a stream is made up by the server, in front of the format description that
+                // tells the library of checksums: its checksum is still part of the body.
+                let body = if self.described { body } else { &body[..body.len().saturating_sub(4)] };
                 let (file, offset) = event::rotate(body).map_err(|w| self.corrupt(w))?;
                 if *self.point.file != *file || header.log_pos == 0 {
                     self.point = LogPoint::new(file, offset);
@@ -478,8 +486,8 @@ impl LogReader {
                     self.pending.push_back(LogItem::Moved);
                 }
             }
-            kind::FORMAT_DESCRIPTION
-            | kind::STOP
+            kind::FORMAT_DESCRIPTION => self.described = true,
+            kind::STOP
             | kind::ROWS_QUERY
             | kind::IGNORABLE
             | kind::INTVAR
@@ -779,8 +787,9 @@ impl LogReader {
         if self.maps.get(&id).is_some_and(|c| c.body == body) {
             return Ok(());
         }
-        let map = TableMap::parse(body).map_err(|e| e.note(self.here()))?;
-        let table = TableId::new(map.database.as_ref(), map.table.as_ref());
+        // names first: a table that is not captured may have types that are not known
+        let (_, database, name) = TableMap::parse_names(body).map_err(|e| e.note(self.here()))?;
+        let table = TableId::new(database, name);
         let mapped = if self.captured(&table) {
             let Some(schema) = self.structures.get(&table).cloned() else {
                 return Err(Error::definite(
@@ -790,7 +799,8 @@ impl LogReader {
                 .note(self.here())
                 .help("start where the table's present structure was in force, or copy the tables anew"));
             };
-            map.check(&schema).map_err(|e| e.note(self.here()))?;
+            let map = TableMap::parse(body).map_err(|e| e.note(self.here()))?;
+            // checks that the structure fits
             let decoder = RowDecoder::new(&map, &schema).map_err(|e| e.note(self.here()))?;
             Mapped::Captured { schema, decoder: Box::new(decoder) }
         } else {

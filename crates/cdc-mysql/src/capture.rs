@@ -1055,7 +1055,7 @@ async fn read_chunk(
             Ok(false) => break (Err(dropped()), Some(open)),
             Err(error) => break (Err(ChunkError::Failed(error)), None),
         }
-        let result = chunk::read(&mut open, &job).await;
+        let result = chunk::read(&mut open, &config, &job).await;
         // a connection on which something failed is not used again
         let keep = result.is_ok().then_some(open);
         break (result, keep);

@@ -4,6 +4,7 @@ use cdc_core::plan::Options;
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::{Error, Result, codes};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where to begin.
@@ -24,6 +25,20 @@ pub enum StartMode {
     /// Follow the log from a GTID set: everything that is not in it.
     Gtids(crate::gtid::GtidSet),
 }
+
+/// A named point of a chunk's way, where a test may do something at the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// The low watermark has been accepted, the SELECT has not begun.
+    AfterLow,
+    /// The SELECT has ended, the high watermark has not been read.
+    BeforeHigh,
+    /// The high watermark has been read, the chunk is not mended.
+    AfterHigh,
+}
+
+/// What is called at a [`Point`].
+pub type Hook = dyn Fn(Point, &cdc_core::TableId) + Send + Sync;
 
 /// A server, an account, the tables, and how to read them.
 #[derive(Clone)]
@@ -50,6 +65,16 @@ pub struct Config {
     pub chunk_bytes: usize,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
+    /// For tests: called at the points of each chunk's way.
+    pub hook: Option<Arc<Hook>>,
+}
+
+impl Config {
+    pub(crate) fn reach(&self, point: Point, table: &cdc_core::TableId) {
+        if let Some(hook) = &self.hook {
+            hook(point, table);
+        }
+    }
 }
 
 /// Without the password.
@@ -90,6 +115,7 @@ impl Config {
             chunk_readers: 2,
             chunk_bytes: 16 << 20,
             connect_timeout: Duration::from_secs(10),
+            hook: None,
         })
     }
 

@@ -19,7 +19,6 @@ use cdc_core::position::Binding;
 use cdc_core::tick::Tick;
 use cdc_core::{Diagnostic, Error, Result, codes};
 use cdc_mysql::capture::CaptureState;
-use fs4::fs_std::FileExt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -89,9 +88,9 @@ impl StateDir {
             .write(true)
             .open(&path)
             .map_err(|e| unusable(&path, "opening", &e))?;
-        match FileExt::try_lock_exclusive(&lock) {
-            Ok(true) => {}
-            Ok(false) => {
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 let _ = lock.read_to_string(&mut holder);
                 return Err(Error::definite(codes::STATE_LOCKED, "another run of this pipeline has the state folder")
@@ -99,7 +98,7 @@ impl StateDir {
                     .note(format!("held by: {}", holder.trim()))
                     .help("stop that run first, or give this one a state folder and a target of its own"));
             }
-            Err(e) => return Err(unusable(&path, "locking", &e)),
+            Err(fs::TryLockError::Error(e)) => return Err(unusable(&path, "locking", &e)),
         }
         lock.set_len(0).and_then(|()| lock.write_all(this_run().as_bytes())).map_err(|e| unusable(&path, "writing", &e))?;
         Ok(StateDir { dir: dir.to_owned(), _lock: lock, next: 1, bindings: None })

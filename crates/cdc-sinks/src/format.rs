@@ -16,7 +16,8 @@
 //! {"tick":13,"table":"orders","op":"delete","key":{"id":7},"row":null}
 //! ```
 //!
-//! A schema change is a line of its own, the same in both formats; `tick` is that of the next change or of
+//! A schema change is a line of its own, the same in both formats, its kind in the words of the flow options
+//! `include` and `exclude` (and `fill_column`: `to` takes the values of `from`, in every row); `tick` is that of the next change or of
 //! the commit, whichever is written first:
 //! ```json
 //! {"schema_change":"add_column","table":"orders","column":{"name":"note","type":"varchar(20)","nullable":true,"default":null},"tick":14}
@@ -65,38 +66,29 @@ impl Formatter {
             self.schema_changes(out, first.tick);
         }
         let names = Names::new(&batch.table);
-        let empty = Origin::default();
         let now = if self.plain { 0 } else { (self.now)() };
+        // The part of a line that is the same for all changes of a transaction.
+        let (mut origin, mut source) = (None, Vec::new());
         for change in &batch.changes {
             if self.plain {
                 plain(out, &names, &batch.table, change);
             } else {
-                let origin = batch.origins.get(change.origin as usize).unwrap_or(&empty);
-                self.debezium(out, &names, &batch.table, change, origin, now);
+                if origin != Some(change.origin) {
+                    origin = Some(change.origin);
+                    source.clear();
+                    self.source(&mut source, &batch.table, batch.origins.get(change.origin as usize));
+                }
+                debezium(out, &names, change, &source, now);
+                push_string(out, &batch.table.name);
+                push_tick(out, change.tick);
             }
         }
     }
 
-    fn debezium(
-        &self,
-        out: &mut Vec<u8>,
-        names: &Names,
-        table: &TargetTable,
-        change: &TargetChange,
-        origin: &Origin,
-        now: i64,
-    ) {
-        out.extend_from_slice(b"{\"before\":");
-        match (&change.before, change.op) {
-            (Some(before), _) => names.row(out, before),
-            (None, TargetOp::Delete) => names.key(out, &change.key),
-            (None, TargetOp::Upsert) => out.extend_from_slice(b"null"),
-        }
-        out.extend_from_slice(b",\"after\":");
-        match (&change.row, change.op) {
-            (Some(row), TargetOp::Upsert) => names.row(out, row),
-            _ => out.extend_from_slice(b"null"),
-        }
+    /// Appends the member `source`.
+    fn source(&self, out: &mut Vec<u8>, table: &TargetTable, origin: Option<&Origin>) {
+        let unknown = Origin::default();
+        let origin = origin.unwrap_or(&unknown);
         out.extend_from_slice(b",\"source\":{\"version\":\"");
         out.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
         out.extend_from_slice(b"\",\"connector\":\"mysql\",\"name\":");
@@ -114,19 +106,7 @@ impl Formatter {
         push_string(out, &origin.file);
         out.extend_from_slice(b",\"pos\":");
         text::push_uint(out, origin.offset);
-        out.extend_from_slice(b"},\"op\":\"");
-        let op = match (change.op, change.source_op) {
-            (TargetOp::Delete, _) => Op::Delete,
-            // What a deletion at the source writes at a target (a view's row) is an update of that row.
-            (TargetOp::Upsert, Op::Delete) => Op::Update,
-            (TargetOp::Upsert, op) => op,
-        };
-        out.extend_from_slice(op.letter().as_bytes());
-        out.extend_from_slice(b"\",\"ts_ms\":");
-        text::push_int(out, now);
-        out.extend_from_slice(b",\"target\":");
-        push_string(out, &table.name);
-        push_tick(out, change.tick);
+        out.push(b'}');
     }
 
     /// Keeps a schema change until its tick is known.
@@ -148,6 +128,33 @@ impl Formatter {
     pub(crate) fn rollback(&mut self) {
         self.waiting.clear();
     }
+}
+
+/// A line up to the value of `target`.
+fn debezium(out: &mut Vec<u8>, names: &Names, change: &TargetChange, source: &[u8], now: i64) {
+    out.extend_from_slice(b"{\"before\":");
+    match (&change.before, change.op) {
+        (Some(before), _) => names.row(out, before),
+        (None, TargetOp::Delete) => names.key(out, &change.key),
+        (None, TargetOp::Upsert) => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"after\":");
+    match (&change.row, change.op) {
+        (Some(row), TargetOp::Upsert) => names.row(out, row),
+        _ => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(source);
+    out.extend_from_slice(b",\"op\":\"");
+    let op = match (change.op, change.source_op) {
+        (TargetOp::Delete, _) => Op::Delete,
+        // What a deletion at the source writes at a target (a view's row) is an update of that row.
+        (TargetOp::Upsert, Op::Delete) => Op::Update,
+        (TargetOp::Upsert, op) => op,
+    };
+    out.extend_from_slice(op.letter().as_bytes());
+    out.extend_from_slice(b"\",\"ts_ms\":");
+    text::push_int(out, now);
+    out.extend_from_slice(b",\"target\":");
 }
 
 fn plain(out: &mut Vec<u8>, names: &Names, table: &TargetTable, change: &TargetChange) {
@@ -312,6 +319,12 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         }
         TargetSchemaChange::RenameColumn { table, from, to } => {
             json!({ "schema_change": "rename_column", "table": table, "from": from, "to": to })
+        }
+        TargetSchemaChange::FillColumn { table, from, to } => {
+            json!({ "schema_change": "fill_column", "table": table, "from": from, "to": to })
+        }
+        TargetSchemaChange::FillColumn { table, from, to } => {
+            json!({ "schema_change": "fill_column", "table": table, "from": from, "to": to })
         }
         TargetSchemaChange::DropColumn { table, column } => {
             json!({ "schema_change": "drop_column", "table": table, "column": column })

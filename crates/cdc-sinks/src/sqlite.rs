@@ -637,6 +637,8 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         TargetSchemaChange::CreateTable { table } => vec![&table.name],
         TargetSchemaChange::AddColumn { table, .. }
         | TargetSchemaChange::RenameColumn { table, .. }
+        | TargetSchemaChange::FillColumn { table, .. }
+        | TargetSchemaChange::FillColumn { table, .. }
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }

@@ -256,7 +256,17 @@ impl BoundExpr {
     /// `OUT_OF_RANGE` for an overflow or a value that a `cast` cannot convert; `PARTIAL_IMAGE` where a column
     /// that is needed is absent; `STRUCTURE_DIFFERS` if the values are not of the schema's types.
     pub fn eval<'a>(&'a self, columns: &[Value<'a>], meta: &RowMeta<'a>) -> Result<Value<'a>> {
-        self.value(&Env { columns, meta })
+        let value = self.value(&Env { columns, meta })?;
+        match &value {
+            // sign, dot, and a zero before it
+            Value::Decimal(text) if text.len() > 65 => {
+                if text.bytes().filter(u8::is_ascii_digit).count() > 65 + usize::from(text.trim_start_matches('-').starts_with("0.")) {
+                    return Err(self.place(Failure::out_of_range("DECIMAL")));
+                }
+            }
+            _ => {}
+        }
+        Ok(value)
     }
 
     /// As [`BoundExpr::eval`], as a condition: `None` is NULL.

@@ -22,7 +22,10 @@
 //! An update that leaves the output as it was is an upsert all the same: the target may not have the row yet,
 //! since a chunk leaves out rows that the log has touched.
 
+mod stage;
+
 pub use crate::expr::eval::RowMeta;
+pub use stage::Stage;
 
 use super::{ColumnName, FlowOp, FlowPlan, NamedExpr, SelectItem, TargetName, TemplatePart};
 use crate::connector::{TargetChange, TargetOp, TargetTable};

@@ -26,7 +26,7 @@ pub fn evaluated(bound: &BoundExpr, row: &[Value<'_>]) -> String {
     let (table, origin) = (TableId::new("shop", "t"), origin());
     let meta = RowMeta { op: Op::Update, table: &table, origin: &origin };
     match bound.eval(row, &meta) {
-        Ok(Value::Text(v)) => v.into_owned(),
+        Ok(Value::Text(v) | Value::Enum { label: v, .. } | Value::Set { labels: v, .. }) => v.into_owned(),
         Ok(Value::Double(v)) => format!("{v:?}"),
         Ok(value) => value.to_string(),
         Err(error) => error.code().to_string(),

@@ -5,12 +5,14 @@
 
 use super::columns::{Columns, Walk};
 use crate::ast::{OptionValue, OptionValueKind};
-use crate::lower::{LoweredFlow, Pipeline, SourceInfo, exact_table};
+use crate::lower::{LoweredFlow, SourceInfo, exact_table};
 use crate::resolve::Scope;
 use crate::suggest::help_for;
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::pattern::TableSet;
+use cdc_core::plan::program::BoundFlow;
 use cdc_core::schema::TableSchema;
+use std::sync::Arc;
 
 /// The tables of a schema file that a source covers; says which of its patterns cover none.
 pub(crate) fn covered(
@@ -19,9 +21,10 @@ pub(crate) fn covered(
     set: Option<&TableSet>,
     written: Option<&OptionValue>,
     scope: &mut Scope<'_>,
-) -> Vec<TableSchema> {
-    let Some(set) = set else { return all };
-    let tables: Vec<TableSchema> = all.into_iter().filter(|t| set.contains(&t.id)).collect();
+) -> Vec<Arc<TableSchema>> {
+    let covers = |t: &TableSchema| set.is_none_or(|s| s.contains(&t.id));
+    let tables: Vec<Arc<TableSchema>> = all.into_iter().filter(covers).map(Arc::new).collect();
+    let Some(set) = set else { return tables };
     let span = written.map_or(0..0, |v| v.span.range());
     if tables.is_empty() {
         scope.report(
@@ -53,42 +56,62 @@ fn is_text(value: &OptionValue, text: &str) -> bool {
 }
 
 /// Checks the columns, types and keys of a flow, for each table that it may meet.
-pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], pipeline: &Pipeline, scope: &mut Scope<'_>) {
+pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], scope: &mut Scope<'_>) {
     let Some(source) = sources.get(lowered.source) else { return };
     let Some(schemas) = &source.schemas else {
         let open = Columns::Open { gone: Vec::new(), added: Vec::new() };
-        let walk = walk(lowered, open);
-        scope.diagnostics.extend(walk.diagnostics);
+        scope.diagnostics.extend(walk(lowered, open).diagnostics);
         return;
     };
-    let tables: Vec<&TableSchema> = schemas.iter().filter(|t| lowered.plan.tables.matches(&t.id)).collect();
+    let tables: Vec<&Arc<TableSchema>> =
+        schemas.iter().filter(|t| lowered.plan.tables.matches(&t.id)).collect();
     if tables.is_empty() {
         return matches_nothing(lowered, source, schemas, scope);
     }
-    let mut reported: Vec<Diagnostic> = Vec::new();
+    // each with the first table that shows it, and how many more do
+    let mut found: Vec<(Diagnostic, &TableSchema, usize)> = Vec::new();
     for table in &tables {
-        let names = table.columns.iter().map(|c| c.name.to_string()).collect();
-        let mut found = walk(lowered, Columns::Known(names)).diagnostics;
-        if found.is_empty() && table.key().is_none() && lowered.flow.key.is_none() {
-            found.push(no_key(lowered, table));
-        }
-        if found.is_empty() {
-            found = super::bind::bind(lowered, table, pipeline);
-        }
-        for d in found {
-            let same = |r: &Diagnostic| r.code == d.code && r.labels.first() == d.labels.first();
-            // each table without a key is its own mistake
-            if d.code == codes::NO_KEY || !reported.iter().any(same) {
-                let d = if tables.len() > 1 && d.code != codes::NO_KEY {
-                    d.note(format!("for table \"{}\"", table.id))
-                } else {
-                    d
-                };
-                reported.push(d);
+        for d in of_table(lowered, table) {
+            let same = |f: &Diagnostic| {
+                // each table without a key is its own mistake
+                let own = d.code == codes::NO_KEY && table.key().is_none();
+                !own && f.code == d.code && f.labels.first() == d.labels.first()
+            };
+            match found.iter_mut().find(|(f, _, _)| same(f)) {
+                Some((_, _, more)) => *more += 1,
+                None => found.push((d, table, 0)),
             }
         }
     }
-    scope.diagnostics.extend(reported);
+    for (d, table, more) in found {
+        let of = |more: usize| match more {
+            0 => format!("for table \"{}\"", table.id),
+            1 => format!("for table \"{}\" and another one", table.id),
+            n => format!("for table \"{}\" and {n} others", table.id),
+        };
+        let several = tables.len() > 1 && d.code != codes::NO_KEY;
+        scope.report(if several { d.note(of(more)) } else { d });
+    }
+}
+
+fn of_table(lowered: &LoweredFlow<'_>, table: &Arc<TableSchema>) -> Vec<Diagnostic> {
+    let names = table.columns.iter().map(|c| c.name.to_string()).collect();
+    let found = walk(lowered, Columns::Known(names)).diagnostics;
+    if !found.is_empty() {
+        return found;
+    }
+    if table.key().is_none() && lowered.flow.key.is_none() {
+        return vec![no_key(lowered, table)];
+    }
+    // names are right: types, and what the engine itself would say
+    let mut found = BoundFlow::bind(&lowered.plan, table).err().unwrap_or_default();
+    for label in found.iter_mut().flat_map(|d| &mut d.labels) {
+        // what is wrong with a whole flow is wrong with what it makes
+        if label.span == lowered.plan.span {
+            label.span = lowered.flow.target.span.range();
+        }
+    }
+    found
 }
 
 fn walk(lowered: &LoweredFlow<'_>, columns: Columns) -> Walk {
@@ -105,7 +128,7 @@ fn walk(lowered: &LoweredFlow<'_>, columns: Columns) -> Walk {
     walk
 }
 
-fn matches_nothing(lowered: &LoweredFlow<'_>, source: &SourceInfo, schemas: &[TableSchema], scope: &mut Scope<'_>) {
+fn matches_nothing(lowered: &LoweredFlow<'_>, source: &SourceInfo, schemas: &[Arc<TableSchema>], scope: &mut Scope<'_>) {
     let place = lowered.flow.head.span.range();
     // a file that covers no table was reported
     if schemas.is_empty() {

@@ -8,7 +8,8 @@ use crate::ast::Span;
 use crate::lower::{LoweredFlow, SourceInfo, exact_table};
 use crate::resolve::Scope;
 use cdc_core::diagnostic::{Diagnostic, codes};
-use cdc_core::plan::{TargetName, TemplatePart};
+use cdc_core::plan::TargetName;
+use cdc_core::plan::program::target_name;
 use cdc_core::schema::{TableId, same_name};
 
 struct Arrival<'f> {
@@ -24,7 +25,8 @@ pub(crate) fn targets(flows: &[LoweredFlow<'_>], sources: &[SourceInfo], scope: 
     let mut arrivals: Vec<(&str, String, Arrival<'_>)> = Vec::new();
     for flow in flows {
         for table in known_tables(flow, flows, sources) {
-            if let Some(name) = target_of(flow, &table) {
+            // a template that gives no name is reported where the flow is bound
+            if let Ok(name) = target_name(&flow.plan, &table) {
                 let key = key_of(flow, &table, sources);
                 arrivals.push((&flow.plan.sink, name, Arrival { flow, source: flow.source, table, key }));
             }
@@ -55,31 +57,6 @@ fn known_tables(flow: &LoweredFlow<'_>, flows: &[LoweredFlow<'_>], sources: &[So
     }
     tables.retain(|t| flow.plan.tables.matches(t));
     tables
-}
-
-fn target_of(flow: &LoweredFlow<'_>, table: &TableId) -> Option<String> {
-    match &flow.plan.target {
-        TargetName::SameAsSource => Some(table.table.to_string()),
-        TargetName::Fixed(name) => Some(name.clone()),
-        TargetName::Template(parts) => {
-            let pattern = &flow.plan.tables;
-            let mut caught = pattern.table.captures(&table.table);
-            caught.extend(pattern.database.iter().flat_map(|d| d.captures(&table.database)));
-            let mut name = String::new();
-            for part in parts {
-                match part {
-                    TemplatePart::Text(text) => name.push_str(text),
-                    TemplatePart::Group(group) => match (caught.get(group), group.as_str()) {
-                        (Some(text), _) => name.push_str(text),
-                        (None, "table") => name.push_str(&table.table),
-                        (None, "database") => name.push_str(&table.database),
-                        _ => return None,
-                    },
-                }
-            }
-            Some(name)
-        }
-    }
 }
 
 /// The key that rows of this table have at the target, as far as it can be seen.

@@ -6,9 +6,11 @@
 use super::literal;
 use crate::ast::{Expr, ExprKind, Name, Span, TypeName, UnaryOp};
 use crate::resolve::Scope;
-use crate::suggest::help_for;
+use crate::suggest::{help_for, nearest};
+use crate::values::is_number;
 use cdc_core::diagnostic::{Code, Diagnostic, codes};
 use cdc_core::expr::{CastType, Expr as Lowered, ExprKind as Kind, MetaField};
+use cdc_core::function;
 use cdc_core::value::Value;
 use std::borrow::Cow;
 
@@ -69,6 +71,7 @@ impl Lowering<'_, '_, '_> {
             }
             ExprKind::Number(text) => match literal::number(text) {
                 Ok(value) => Some(Kind::Literal(value)),
+                Err(_) if !is_number(text) => Some(Kind::Literal(Value::Null)),
                 Err(why) => self.error(codes::OUT_OF_RANGE, format!("\"{text}\" is out of range"), span, why),
             },
             ExprKind::Hex(digits) => {
@@ -114,6 +117,7 @@ impl Lowering<'_, '_, '_> {
                 match self.kind(inner)? {
                     Kind::Literal(value) => match literal::negated(&value) {
                         Some(value) => Some(Kind::Literal(value)),
+                        None if value.is_null() => Some(Kind::Literal(value)),
                         None => self.error(codes::OUT_OF_RANGE, "this number is out of range", span, ""),
                     },
                     other => Some(other),
@@ -176,9 +180,41 @@ impl Lowering<'_, '_, '_> {
                     );
                     return None;
                 }
+                self.function(name, expr)?;
                 Some(Kind::Call(name.text.clone(), arguments?))
             }
         }
+    }
+
+    /// A function that can be called so, whatever its arguments are.
+    fn function(&mut self, name: &Name, call: &Expr) -> Option<()> {
+        let count = call.children().len();
+        let text = &name.text;
+        let d = match function::find(text) {
+            None => {
+                let d = Diagnostic::error(codes::UNKNOWN_FUNCTION, format!("unknown function \"{text}\""))
+                    .at(name.span.range(), "");
+                match nearest(text, function::names()) {
+                    Some(near) => d.help(format!("did you mean \"{near}\"?")),
+                    None => d,
+                }
+            }
+            Some(found) => match found.refused {
+                Some(reason) => Diagnostic::error(codes::UNKNOWN_FUNCTION, format!("\"{text}\" {reason}"))
+                    .at(name.span.range(), "")
+                    .help(found.help),
+                None if !found.takes(count) => {
+                    let plural = if count == 1 { "" } else { "s" };
+                    let headline = format!("\"{text}\" does not take {count} argument{plural}");
+                    Diagnostic::error(codes::ARGUMENT_COUNT, headline)
+                        .at(call.span.range(), "")
+                        .help(format!("it is called as {}", found.signature))
+                }
+                None => return Some(()),
+            },
+        };
+        self.scope.report(d);
+        None
     }
 
     fn escape(&mut self, text: &crate::ast::Text) -> Option<char> {

@@ -196,6 +196,7 @@ impl Parser<'_> {
         let kind = match word {
             "in" => {
                 self.expect(TokenKind::OpenParen, "\"(\"")?;
+                self.no_query()?;
                 let list = self.arguments()?;
                 self.expect(TokenKind::CloseParen, "\",\" or \")\"")?;
                 ExprKind::In { operand, list, negated }
@@ -268,14 +269,20 @@ impl Parser<'_> {
 
     fn parenthesised(&mut self) -> Parsed<Expr> {
         self.advance();
-        if self.at_word("select") {
-            let fail = self.unexpected("an expression");
-            self.help("there are no queries within expressions: join the other table instead");
-            return Err(fail);
-        }
+        self.no_query()?;
         let expr = self.expr()?;
         self.expect(TokenKind::CloseParen, "\")\"")?;
         Ok(expr)
+    }
+
+    fn no_query(&mut self) -> Parsed<()> {
+        let begins = !matches!(self.kind_at(1), TokenKind::CloseParen | TokenKind::Comma | TokenKind::Equal);
+        if !self.at_word("select") || !begins {
+            return Ok(());
+        }
+        let fail = self.unexpected("an expression");
+        self.help("there are no queries within expressions: join the other table instead");
+        Err(fail)
     }
 
     fn word(&mut self) -> Parsed<Expr> {

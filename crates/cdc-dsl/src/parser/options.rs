@@ -1,7 +1,7 @@
 //! Blocks of options: `{ name = value }`, commas between entries or not.
 
 use super::{Fail, Parsed, Parser, Role};
-use crate::ast::{OptionBlock, OptionEntry, OptionValue, OptionValueKind, Span};
+use crate::ast::{Name, OptionBlock, OptionEntry, OptionValue, OptionValueKind, Span};
 use crate::token::TokenKind;
 
 impl Parser<'_> {
@@ -13,16 +13,26 @@ impl Parser<'_> {
     fn option_block_inner(&mut self) -> Parsed<OptionBlock> {
         let start = self.span();
         self.expect(TokenKind::OpenBrace, "\"{\"")?;
-        let mut entries = Vec::new();
+        let (mut entries, mut broken) = (Vec::new(), Vec::new());
         loop {
             while self.eat(TokenKind::Comma) {}
             if self.kind() == TokenKind::CloseBrace {
                 self.advance();
-                return Ok(OptionBlock { entries, span: start.to(self.previous_span()) });
+                return Ok(OptionBlock { entries, broken, span: start.to(self.previous_span()) });
             }
+            let (first, reports) = (self.token(), self.diagnostics.len());
             match self.option_entry() {
                 Ok(entry) => entries.push(entry),
-                Err(Fail) => self.recover_entry()?,
+                Err(Fail) => {
+                    let at_next = self.token().kind == TokenKind::End || self.token().column_one;
+                    if at_next && self.diagnostics.len() > reports && self.token().start == first.start {
+                        self.label(start, "this is not closed");
+                    } else if matches!(first.kind, TokenKind::Word | TokenKind::Quoted) {
+                        let text = super::unquote(self.text_of(first));
+                        broken.push(Name { text, span: first.span().into() });
+                    }
+                    self.recover_entry()?;
+                }
             }
         }
     }
@@ -128,9 +138,9 @@ impl Parser<'_> {
         Ok(items)
     }
 
-    pub(super) fn param_name(&self, token: crate::token::Token) -> crate::ast::Name {
+    pub(super) fn param_name(&self, token: crate::token::Token) -> Name {
         let text = self.text_of(token);
         let name = text.get(2..text.len().saturating_sub(1)).unwrap_or_default();
-        crate::ast::Name { text: name.to_owned(), span: Span::from(token.span()) }
+        Name { text: name.to_owned(), span: Span::from(token.span()) }
     }
 }

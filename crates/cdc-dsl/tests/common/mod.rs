@@ -101,6 +101,11 @@ fn varchar(length: u32) -> ColumnType {
     ColumnType::VarChar { length, charset: Charset::utf8mb4() }
 }
 
+/// A text under a collation that comparing knows.
+fn word() -> ColumnType {
+    ColumnType::VarChar { length: 20, charset: Charset::new("utf8mb4", "utf8mb4_bin") }
+}
+
 fn decimal() -> ColumnType {
     ColumnType::Decimal { precision: 10, scale: 2, unsigned: false }
 }
@@ -129,7 +134,7 @@ fn orders(name: &str) -> TableSchema {
             ("id", bigint()),
             ("customer_id", bigint()),
             ("amount", decimal()),
-            ("status", varchar(20)),
+            ("status", word()),
             ("coupon", varchar(20)),
             ("created_at", ColumnType::DateTime { fsp: 0 }),
         ],
@@ -141,7 +146,7 @@ fn shop() -> Vec<TableSchema> {
         orders("orders"),
         orders("orders_1"),
         orders("orders_2"),
-        table("customers", vec![("id", bigint()), ("name", varchar(50)), ("größe", bigint())]),
+        table("customers", vec![("id", bigint()), ("name", word()), ("größe", bigint())]),
         table("coupons", vec![("code", varchar(20)), ("percent", decimal())]),
         table("odd", vec![("id", bigint()), ("timestamp", bigint()), ("a-b", bigint()), ("select", varchar(9))]),
     ]
@@ -175,12 +180,16 @@ pub fn rendered(diagnostics: &[Diagnostic], text: &str) -> String {
     report::render(diagnostics, "test.cdc", text, report::Style::default())
 }
 
-/// A statement or more, made a whole file.
+/// Statements, made a whole file if they are not: with a source `src` and sinks `dw` and `feed` behind them,
+/// so that lines keep their numbers.
 pub fn whole(statements: &str) -> String {
-    format!("{PREAMBLE}\n{statements}")
+    if statements.lines().any(|l| l.starts_with("pipeline")) {
+        return statements.to_owned();
+    }
+    format!("{statements}\n{PREAMBLE}")
 }
 
-/// What most files begin with.
+/// What most files have.
 pub const PREAMBLE: &str = r#"pipeline { name = "shop" }
 
 source src = mysql {

@@ -238,7 +238,7 @@ fn changes(program: &BoundFlow, batch: &Batch) -> Result<Vec<cdc_core::connector
     let mut out = Vec::with_capacity(batch.changes.len());
     for change in &batch.changes {
         let origin = &batch.origins[change.origin as usize];
-        program.changes(change, &batch.schema.id, origin, change.origin, &mut out)?;
+        program.changes(change, origin, change.origin, &mut out)?;
     }
     Ok(out)
 }

@@ -232,7 +232,7 @@ fn add_column(cursor: &mut Cursor<'_>, alter: &mut Alter, if_not_exists: bool) -
         return Err(create::versioned());
     }
     let place = place(cursor)?;
-    let keys: Vec<KeyDef> = def.keys().collect();
+    let keys: Vec<KeyDef> = def.keys(cursor.context).collect();
     alter.actions.push(Action::Add { def, place, if_not_exists });
     alter.actions.extend(keys.into_iter().map(Action::AddKey));
     Ok(())
@@ -327,7 +327,7 @@ fn change(cursor: &mut Cursor<'_>, alter: &mut Alter, rename: bool) -> Parsed<()
         return Err(create::versioned());
     }
     let place = place(cursor)?;
-    let keys: Vec<KeyDef> = def.keys().collect();
+    let keys: Vec<KeyDef> = def.keys(cursor.context).collect();
     alter.actions.push(Action::Change { column, def, place, if_exists });
     alter.actions.extend(keys.into_iter().map(Action::AddKey));
     Ok(())

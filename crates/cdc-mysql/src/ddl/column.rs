@@ -19,7 +19,7 @@ pub(super) struct ColumnDef {
     charset: Option<String>,
     collation: Option<String>,
     /// The BINARY attribute.
-    pub(super) binary: bool,
+    binary: bool,
     null: Option<bool>,
     default: Option<DefaultValue>,
     pub(super) auto_increment: bool,
@@ -34,12 +34,33 @@ pub(super) struct ColumnDef {
 }
 
 impl ColumnDef {
-    /// The keys its attributes make.
-    pub(super) fn keys(&self) -> impl Iterator<Item = KeyDef> {
+    /// The keys its attributes make. Measured: of UNIQUE PRIMARY KEY MariaDB makes the primary key only.
+    pub(super) fn keys(&self, context: &Context<'_>) -> impl Iterator<Item = KeyDef> {
         let primary = self.primary.then_some(KeyKind::Primary);
-        let unique = self.unique.then_some(KeyKind::Unique);
+        let unique = (self.unique && !(self.primary && context.mariadb)).then_some(KeyKind::Unique);
         let name = self.name.clone();
         [primary, unique].into_iter().flatten().map(move |kind| KeyDef::of_column(kind, name.clone()))
+    }
+
+    /// The column in an ALTER TABLE. CONVERT TO CHARACTER SET overrules what a text column says of itself,
+    /// but for its BINARY attribute.
+    pub(super) fn finish_in_alter(
+        mut self,
+        table: &Charset,
+        converts: bool,
+        context: &Context<'_>,
+    ) -> Parsed<Column> {
+        if !converts {
+            return self.finish(table, context);
+        }
+        let column = self.clone().finish(table, context)?;
+        if column.ty.charset().is_none_or(|own| &*own.name == "binary") {
+            return Ok(column);
+        }
+        self.ty.charset = None;
+        self.charset = None;
+        self.collation = None;
+        self.finish(table, context)
     }
 
     /// The column, in a table with this default character set. Keys make it NOT NULL elsewhere.
@@ -161,6 +182,9 @@ fn attribute(cursor: &mut Cursor<'_>, def: &mut ColumnDef) -> Parsed<bool> {
 fn character_set(cursor: &mut Cursor<'_>, def: &mut ColumnDef) -> Parsed<bool> {
     if charset_words(cursor) {
         def.charset = Some(cursor.name_or_text()?.into_owned());
+    } else if cursor.accept_all(&["COLLATE", "DEFAULT"]) {
+        // MariaDB: the character set's own.
+        def.collation = None;
     } else if cursor.accept("COLLATE") {
         def.collation = Some(cursor.name_or_text()?.into_owned());
     } else if cursor.accept("ASCII") {

@@ -116,7 +116,7 @@ fn elements(cursor: &mut Cursor<'_>) -> Parsed<Elements> {
             elements.keys.extend(index::parse(cursor)?);
         } else {
             let def = column::parse(cursor)?;
-            elements.keys.extend(def.keys());
+            elements.keys.extend(def.keys(cursor.context));
             elements.versioned |= def.row_time;
             elements.columns.push(def);
         }

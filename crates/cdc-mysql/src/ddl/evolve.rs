@@ -15,7 +15,6 @@
 //! the first i + 1 columns are the final ones. Either way, what is given out was applied and compared.
 
 use super::alter::{Action, Alter, Place};
-use super::charset;
 use super::column::ColumnDef;
 use super::context::{Context, Index, Structures};
 use super::cursor::{Failure, Parsed};
@@ -41,8 +40,8 @@ pub(super) struct Evolution {
 struct Final {
     number: usize,
     column: Column,
-    /// Defined with the BINARY attribute, which CONVERT TO does not take away.
-    binary: bool,
+    /// Comes from the table, not from a definition in this statement.
+    is_old: bool,
 }
 
 struct Shape {
@@ -89,17 +88,19 @@ pub(super) fn evolve(
     }
     let mut columns = final_columns(old, alter, &table_charset, context)?;
     if convert.is_some() {
-        for f in &mut columns {
+        for f in columns.iter_mut().filter(|f| f.is_old) {
             if f.column.ty.charset().is_some_and(|c| &*c.name != "binary") {
-                let binary = f.binary.then(|| charset::binary_collation(&table_charset));
-                let charset = binary.as_ref().unwrap_or(&table_charset);
-                f.column.ty = types::convert(&f.column.ty, charset, context);
+                f.column.ty = types::convert(&f.column.ty, &table_charset, context);
             }
         }
     }
     let mut shape = Shape { columns, primary: Vec::new(), unique: Vec::new() };
     let new_indexes = final_keys(old, indexes, alter, &mut shape)?;
     let changes = changes(old, &shape, Some(alter))?;
+    if convert.is_some() && context.mariadb && alter.options.charset.is_some() {
+        // MySQL refuses both at once; MariaDB converts to the one and notes the other for later columns.
+        table_charset = alter.options.resolve(&old.charset, context)?;
+    }
     let schema = TableSchema {
         id: old.id.clone(),
         version: old.version,
@@ -122,7 +123,7 @@ pub(super) fn between(old: &TableSchema, new: &TableSchema) -> Parsed<(Vec<Schem
             next += 1;
             next - 1
         });
-        columns.push(Final { number, column: column.clone(), binary: false });
+        columns.push(Final { number, column: column.clone(), is_old: true });
     }
     let numbers = |key: &Vec<usize>| key.iter().filter_map(|&i| columns.get(i)).map(|f| f.number).collect();
     let primary = numbers(&new.primary_key);
@@ -163,7 +164,7 @@ fn fates<'p>(old: &TableSchema, alter: &'p Alter) -> Parsed<Vec<Fate<'p>>> {
             _ => continue,
         };
         let Some(fate) = index::find(&old.columns, column).and_then(|at| fates.get_mut(at)) else {
-            if if_exists {
+            if if_exists || default_of_new(alter, action) {
                 continue;
             }
             return Err(missing(old, column));
@@ -180,6 +181,23 @@ fn fates<'p>(old: &TableSchema, alter: &'p Alter) -> Parsed<Vec<Fate<'p>>> {
     Ok(fates)
 }
 
+/// MariaDB takes SET DEFAULT of a column that the same statement adds.
+fn default_of_new(alter: &Alter, action: &Action) -> bool {
+    let Action::Default { column, .. } = action else { return false };
+    alter.actions.iter().any(|other| matches!(other, Action::Add { def, .. } if same(&def.name, column)))
+}
+
+/// ... and of one that it moves.
+fn set_defaults(alter: &Alter, columns: &mut [Final]) {
+    for action in &alter.actions {
+        let Action::Default { column, default, .. } = action else { continue };
+        let defined = columns.iter_mut().find(|f| !f.is_old && same(&f.column.name, column));
+        if let Some(f) = defined.filter(|f| f.column.generated.is_none()) {
+            f.column.default = default.as_ref().map(|value| default::write(value, &f.column.ty));
+        }
+    }
+}
+
 fn final_columns(
     old: &TableSchema,
     alter: &Alter,
@@ -187,14 +205,16 @@ fn final_columns(
     context: &Context<'_>,
 ) -> Parsed<Vec<Final>> {
     let fates = fates(old, alter)?;
+    let converts = alter.actions.iter().any(|action| matches!(action, Action::Convert { .. }));
+    let define = |def: &ColumnDef| def.clone().finish_in_alter(charset, converts, context);
     let mut columns: Vec<Final> = Vec::with_capacity(old.columns.len() + alter.actions.len());
     for (number, (was, fate)) in old.columns.iter().zip(&fates).enumerate() {
         if fate.dropped {
             continue;
         }
         if let Some(def) = fate.change {
-            let column = def.clone().finish(charset, context)?;
-            columns.push(Final { number, column, binary: def.binary });
+            let column = define(def)?;
+            columns.push(Final { number, column, is_old: false });
             continue;
         }
         let mut column = was.clone();
@@ -208,7 +228,7 @@ fn final_columns(
         if let Some(visible) = fate.visible {
             column.invisible = !visible;
         }
-        columns.push(Final { number, column, binary: false });
+        columns.push(Final { number, column, is_old: true });
     }
     let mut next = old.columns.len();
     for action in &alter.actions {
@@ -218,8 +238,8 @@ fn final_columns(
                     continue;
                 }
                 next += 1;
-                let column = def.clone().finish(charset, context)?;
-                (Final { number: next - 1, column, binary: def.binary }, place.as_ref())
+                let column = define(def)?;
+                (Final { number: next - 1, column, is_old: false }, place.as_ref())
             }
             Action::Change { column, place: Some(place), .. } => {
                 let number = index::find(&old.columns, column);
@@ -250,6 +270,7 @@ fn final_columns(
             return Err(Failure::new(codes::DDL_NOT_UNDERSTOOD, "more columns than a table can have"));
         }
     }
+    set_defaults(alter, &mut columns);
     Ok(columns)
 }
 
@@ -359,13 +380,18 @@ fn add_keys(
 /// the names are worth nothing.
 fn by_name(old: &TableSchema, known: &[Index]) -> Option<Vec<WorkIndex>> {
     let ty = |at: usize| old.columns.get(at).map(|c| &c.ty);
-    let mut work = Vec::with_capacity(known.len());
+    let mut work: Vec<(usize, WorkIndex)> = Vec::with_capacity(known.len());
     for index in known {
         let parts = index.parts.iter().map(|part| index::numbered(part, &old.columns));
         let parts = parts.collect::<Parsed<Vec<_>>>().ok()?;
+        // In the order of the table's keys, so that an order of names makes no change of keys. Two indexes
+        // may be over the same columns.
         let key = index::identifies(index.unique, &parts, ty);
-        // In the order of the table's keys, so that an order of names makes no change of keys.
-        let place = key.and_then(|key| old.unique_keys.iter().position(|k| *k == key));
+        let is_free = |place: &usize| work.iter().all(|(taken, _)| taken != place);
+        let place = key.and_then(|key| {
+            let same_key = |(at, k): (usize, &Vec<usize>)| (*k == key).then_some(at);
+            old.unique_keys.iter().enumerate().filter_map(same_key).find(is_free)
+        });
         let place = place.unwrap_or(usize::MAX);
         work.push((place, WorkIndex { name: Some(index.name.clone()), unique: index.unique, parts }));
     }
@@ -387,6 +413,15 @@ fn keep_part(old: &TableSchema, shape: &Shape, part: &mut NumberedPart) -> bool 
     let Some(number) = part.column else { return true };
     let Some(next) = successor(old, shape, number) else { return false };
     part.column = Some(next);
+    if next != number {
+        // The server takes the old column's length for a prefix of the new one.
+        let was = old.columns.get(number).and_then(|c| index::length(&c.ty));
+        part.prefix = part.prefix.or(Some(was.unwrap_or(1)));
+        if let (Some(prefix), Some(is)) = (part.prefix, shape.by_number(next)) {
+            part.prefix = index::prefix_after(prefix, &is.ty, &is.ty);
+        }
+        return true;
+    }
     if let (Some(prefix), Some(was), Some(is)) = (part.prefix, old.columns.get(next), shape.by_number(next)) {
         part.prefix = index::prefix_after(prefix, &was.ty, &is.ty);
     }

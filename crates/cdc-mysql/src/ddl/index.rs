@@ -67,6 +67,12 @@ pub(super) struct NumberedPart {
     pub(super) prefix: Option<u32>,
 }
 
+/// May an index be over a prefix of this type?
+fn takes_prefix(ty: &ColumnType) -> bool {
+    length(ty).is_some()
+        || matches!(ty, ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Geometry { .. })
+}
+
 /// A part's column looked up; a prefix of a column's whole length is none.
 pub(super) fn numbered(part: &IndexPart, columns: &[Column]) -> Parsed<NumberedPart> {
     let Some(name) = &part.column else {
@@ -76,12 +82,14 @@ pub(super) fn numbered(part: &IndexPart, columns: &[Column]) -> Parsed<NumberedP
         let message = format!("a key names the column \"{name}\", which is not there");
         return Err(Failure::new(codes::DDL_NOT_UNDERSTOOD, message));
     };
-    let prefix = part.prefix.filter(|&prefix| length(&columns[at].ty).is_none_or(|whole| prefix < whole));
+    let ty = &columns[at].ty;
+    let is_shorter = |prefix: &u32| takes_prefix(ty) && length(ty).is_none_or(|whole| *prefix < whole);
+    let prefix = part.prefix.filter(is_shorter);
     Ok(NumberedPart { column: Some(at), prefix })
 }
 
 /// The length of a type whose prefix an index may be over; none for TEXT, BLOB and the like.
-fn length(ty: &ColumnType) -> Option<u32> {
+pub(super) fn length(ty: &ColumnType) -> Option<u32> {
     match ty {
         ColumnType::Char { length, .. }
         | ColumnType::VarChar { length, .. }
@@ -94,12 +102,8 @@ fn length(ty: &ColumnType) -> Option<u32> {
 /// The part after its column has got another type: the server keeps a prefix only where both types can have
 /// one and it is shorter than the new column.
 pub(super) fn prefix_after(prefix: u32, was: &ColumnType, is: &ColumnType) -> Option<u32> {
-    let can = |ty: &ColumnType| {
-        length(ty).is_some()
-            || matches!(ty, ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Geometry { .. })
-    };
     let fits = length(is).is_none_or(|whole| prefix < whole);
-    (can(was) && can(is) && fits).then_some(prefix)
+    (takes_prefix(was) && takes_prefix(is) && fits).then_some(prefix)
 }
 
 /// Do the stored values of its columns tell rows apart? Not if a part is an expression or a prefix; MariaDB

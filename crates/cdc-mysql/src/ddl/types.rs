@@ -98,10 +98,6 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<TypeWords> {
             words.serial = true;
             return fixed(words, ColumnType::Int { width: IntWidth::Big, unsigned: true });
         }
-        "signed" | "unsigned" => {
-            cursor.accept_any(&["INTEGER", "INT"]);
-            RawType::Fixed(ColumnType::Int { width: IntWidth::Int, unsigned: word == "unsigned" })
-        }
         "decimal" | "dec" | "numeric" | "fixed" => decimal(cursor)?,
         "number" if oracle => {
             if cursor.is_symbol(b'(') {

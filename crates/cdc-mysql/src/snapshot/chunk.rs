@@ -4,7 +4,7 @@
 //! (`a > x OR (a = x AND b > y)`): MySQL answers this form from the index; a row constructor `(a, b) > (x, y)`
 //! it does not (manual 10.2.1.22).
 
-use crate::config::Config;
+use crate::config::{Config, Point};
 use crate::conn::{connect, query_error, query_value, server_code};
 use crate::decode::result::ResultDecoder;
 use crate::gtid::GtidSet;
@@ -240,7 +240,8 @@ pub fn select(job: &ChunkJob, decoder: &ResultDecoder) -> String {
 ///
 /// # Errors
 /// See [`ChunkError`].
-pub async fn read(conn: &mut Conn, job: &ChunkJob) -> std::result::Result<ChunkRows, ChunkError> {
+pub async fn read(conn: &mut Conn, config: &Config, job: &ChunkJob) -> std::result::Result<ChunkRows, ChunkError> {
+    config.reach(Point::AfterLow, &job.table.schema.id);
     let decoder = ResultDecoder::new(&job.table.schema)?;
     let sql = select(job, &decoder);
     let rows = match read_rows(conn, job, &sql, &decoder).await {
@@ -256,7 +257,9 @@ pub async fn read(conn: &mut Conn, job: &ChunkJob) -> std::result::Result<ChunkR
         }
         Err(ReadError::Value(error)) => return Err(ChunkError::Failed(error)),
     };
+    config.reach(Point::BeforeHigh, &job.table.schema.id);
     let high = written_end(conn).await?;
+    config.reach(Point::AfterHigh, &job.table.schema.id);
     let (rows, cut) = rows;
     let rest = cut
         .then(|| rows.last().map(|(key, _)| KeyRange { lower: Some(key.clone()), upper: job.range.upper.clone() }))

@@ -6,7 +6,7 @@
 
 use cdc_core::row::{Row, RowBuilder};
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 /// A set of transactions: what a watermark is.
 pub trait TransactionSet<T>: Clone + Default {
@@ -64,14 +64,12 @@ struct Touch<T> {
     known: Known<T>,
 }
 
-#[derive(Debug, Clone)]
-struct InFlight<T, W> {
+#[derive(Debug, Clone, Hash)]
+struct InFlight<W> {
     table: TableNumber,
     /// For a small chunk: the key it reads.
     key: Option<Row>,
     low: Option<W>,
-    /// DDL of the table since the announcement.
-    ddl: Vec<T>,
 }
 
 /// What a row event says of a row, by key.
@@ -139,7 +137,10 @@ pub enum Mended {
 #[derive(Debug, Clone)]
 pub struct Reconciler<T, W, S = foldhash::fast::FixedState> {
     touched: HashMap<TableNumber, HashMap<Row, Touch<T>, S>>,
-    in_flight: BTreeMap<ChunkNumber, InFlight<T, W>>,
+    /// DDL and TRUNCATE, forgotten as the rows are: one may be in the log, read, and not yet in a low watermark,
+    /// when a chunk is announced.
+    ddl: HashMap<TableNumber, Vec<T>>,
+    in_flight: BTreeMap<ChunkNumber, InFlight<W>>,
     next_chunk: ChunkNumber,
     /// A lower bound of all low watermarks to come: the last `gtid_executed` that was read.
     executed: W,
@@ -155,6 +156,19 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Defau
     }
 }
 
+/// By what is decided on: not the order of entries, nor the numbers of chunks.
+impl<T: Hash, W: Hash, S: BuildHasher + Default> Hash for Reconciler<T, W, S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let one = S::default();
+        let rows = self.touched.iter().flat_map(|(table, rows)| rows.iter().map(move |row| (table, row)));
+        let touched = rows.map(|row| one.hash_one(row)).fold(0, u64::wrapping_add);
+        let in_flight = self.in_flight.values().map(|c| one.hash_one(c)).fold(0, u64::wrapping_add);
+        let ddl = self.ddl.iter().filter(|(_, ddl)| !ddl.is_empty());
+        let ddl = ddl.map(|ddl| one.hash_one(ddl)).fold(0, u64::wrapping_add);
+        (touched, ddl, in_flight, &self.executed, &self.forgotten).hash(state);
+    }
+}
+
 const SWEEP_MIN: usize = 4096;
 
 impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Reconciler<T, W, S> {
@@ -162,6 +176,7 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
     pub fn new(given_out: W) -> Self {
         Reconciler {
             touched: HashMap::new(),
+            ddl: HashMap::new(),
             in_flight: BTreeMap::new(),
             next_chunk: 0,
             executed: W::default(),
@@ -191,12 +206,10 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
                 touched.insert(key, Touch { transaction: transaction.clone(), known });
             }
             RowEvent::Diff { key } => {
+                // what was known of columns before it is not laid over a row that has seen it: it may be older
                 let known = match touched.get(&key).map(|t| &t.known) {
                     Some(Known::Whole) => Known::Whole,
-                    Some(Known::Partly { columns, .. }) => {
-                        Known::Partly { columns: columns.clone(), base: Some(transaction.clone()) }
-                    }
-                    Some(Known::Deleted) | None => {
+                    Some(Known::Partly { .. } | Known::Deleted) | None => {
                         Known::Partly { columns: Row::pack([]), base: Some(transaction.clone()) }
                     }
                 };
@@ -215,16 +228,14 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
 
     /// Notes a DDL or TRUNCATE of a table.
     pub fn ddl(&mut self, table: TableNumber, transaction: &T) {
-        for chunk in self.in_flight.values_mut().filter(|c| c.table == table) {
-            chunk.ddl.push(transaction.clone());
-        }
+        self.ddl.entry(table).or_default().push(transaction.clone());
     }
 
     /// Announces a chunk; `key` for a small one. From here to its low watermark nothing is forgotten.
     pub fn announce(&mut self, table: TableNumber, key: Option<Row>) -> ChunkNumber {
         let number = self.next_chunk;
         self.next_chunk += 1;
-        self.in_flight.insert(number, InFlight { table, key, low: None, ddl: Vec::new() });
+        self.in_flight.insert(number, InFlight { table, key, low: None });
         number
     }
 
@@ -276,11 +287,12 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
             }
         }
         let executed = &self.executed;
+        let needed = |t: &T| !(executed.holds(t) && lows.iter().all(|low| low.holds(t)));
         for touched in self.touched.values_mut() {
-            touched.retain(|_, touch| {
-                let t = &touch.transaction;
-                !(executed.holds(t) && lows.iter().all(|low| low.holds(t)))
-            });
+            touched.retain(|_, touch| needed(&touch.transaction));
+        }
+        for ddl in self.ddl.values_mut() {
+            ddl.retain(needed);
         }
         // What went is in `executed`, which was read before any chunk to come is announced, so every low
         // watermark to come holds it: it need not be noted in `forgotten`. (`forgotten` itself is never shortened:
@@ -292,7 +304,7 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
     pub fn mend(&mut self, chunk: ChunkNumber, rows: Vec<(Row, Row)>) -> Mended {
         let Some(entry) = self.in_flight.remove(&chunk) else { return Mended::Dropped };
         let Some(low) = entry.low else { return Mended::Void };
-        if entry.ddl.iter().any(|t| !low.holds(t)) {
+        if self.ddl.get(&entry.table).is_some_and(|ddl| ddl.iter().any(|t| !low.holds(t))) {
             return Mended::Void;
         }
         let empty = HashMap::default();
@@ -334,6 +346,7 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
     /// Drops what is known of a table: it is whole, or its copy begins anew.
     pub fn forget_table(&mut self, table: TableNumber) {
         self.touched.remove(&table);
+        self.ddl.remove(&table);
         self.in_flight.retain(|_, chunk| chunk.table != table);
     }
 

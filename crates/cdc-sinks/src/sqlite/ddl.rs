@@ -15,7 +15,7 @@ use super::default::{as_literal, default_value};
 use super::error::{Errors, message};
 use super::look::{Found, FoundColumn, NewColumn, create, create_table};
 use super::sql::{bare_words, quote, quote_all};
-use super::types::{Kind, declared, show};
+use super::types::{Kind, column_type, declared, show};
 use super::write::clipped;
 use cdc_core::connector::TargetSchemaChange;
 use cdc_core::schema::{Column, ColumnType};
@@ -40,6 +40,11 @@ impl Change<'_> {
             },
             TargetSchemaChange::AddColumn { table, column } => self.add_column(table, column),
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
+            TargetSchemaChange::FillColumn { table, from, to } => {
+                let found = self.there(table)?;
+                self.run(&format!("UPDATE {} SET {} = {}", quote(&found.name), quote(to), quote(from)))
+            }
+            TargetSchemaChange::FillColumn { table, from, to } => self.fill_column(table, from, to),
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
             // NOT NULL is only declared for keys: see the types module.
@@ -254,8 +259,7 @@ impl Change<'_> {
         also.iter().try_for_each(|sql| self.run(sql))
     }
 
-    /// Fills the new table through a function that converts the column; its other arguments are the key, to
-    /// be shown where a value does not convert.
+    /// Fills the new table, the column converted.
     fn fill(
         &self,
         found: &Found,
@@ -265,6 +269,43 @@ impl Change<'_> {
         columns: &[NewColumn],
         primary: &[usize],
     ) -> Result<()> {
+        let key = primary.iter().filter_map(|i| columns.get(*i)).map(|c| &*c.name);
+        let call = conversion(&column.name, key);
+        let values: Vec<String> =
+            columns.iter().map(|c| if c.name == column.name { call.clone() } else { quote(&c.name) }).collect();
+        let sql = format!(
+            "INSERT INTO {} ({}) SELECT {} FROM {}",
+            quote(REBUILT),
+            quote_all(columns.iter().map(|c| &*c.name)),
+            values.join(", "),
+            quote(&found.name)
+        );
+        self.converting(found, column, from, ty, &sql)
+    }
+
+    /// Gives one column the values of another.
+    fn fill_column(&self, table: &str, from: &str, to: &str) -> Result<()> {
+        let found = self.there(table)?;
+        let Some(source) = found.column(from) else { return Err(no_column(&found, from)) };
+        let Some(target) = found.column(to) else { return Err(no_column(&found, to)) };
+        if source.name == target.name {
+            return Ok(());
+        }
+        let (here, to) = (quote(&found.name), quote(&target.name));
+        let kind = Kind::of(&source.declared);
+        match column_type(&target.declared).filter(|ty| !is_identity(kind, ty)) {
+            None => self.run(&format!("UPDATE {here} SET {to} = {}", quote(&source.name))),
+            Some(ty) => {
+                let key = found.primary_key();
+                let call = conversion(&source.name, key.iter().map(|c| &*c.name));
+                self.converting(&found, source, kind, &ty, &format!("UPDATE {here} SET {to} = {call}"))
+            }
+        }
+    }
+
+    /// Runs a statement in which a function converts a column's values to another type; the function's other
+    /// arguments are the key, to be shown where a value does not convert.
+    fn converting(&self, found: &Found, column: &FoundColumn, from: Kind, ty: &ColumnType, sql: &str) -> Result<()> {
         let target = ty.clone();
         let make = move |c: &rusqlite::functions::Context<'_>| {
             let value = c.get_raw(0);
@@ -277,19 +318,7 @@ impl Change<'_> {
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
         let known = self.db.create_scalar_function(CONVERT, -1, flags, make);
         known.map_err(|e| self.refused(CONVERT, &e))?;
-        let arguments =
-            [&*column.name].into_iter().chain(primary.iter().filter_map(|i| columns.get(*i)).map(|c| &*c.name));
-        let call = format!("{CONVERT}({})", quote_all(arguments));
-        let values: Vec<String> =
-            columns.iter().map(|c| if c.name == column.name { call.clone() } else { quote(&c.name) }).collect();
-        let sql = format!(
-            "INSERT INTO {} ({}) SELECT {} FROM {}",
-            quote(REBUILT),
-            quote_all(columns.iter().map(|c| &*c.name)),
-            values.join(", "),
-            quote(&found.name)
-        );
-        let result = self.db.execute_batch(&sql);
+        let result = self.db.execute_batch(sql);
         drop(self.db.remove_function(CONVERT, -1));
         result.map_err(|e| match e.sqlite_error_code() {
             Some(rusqlite::ErrorCode::Unknown) | None => Error::definite(
@@ -304,9 +333,14 @@ impl Change<'_> {
             )
             .note(message(&e))
             .help("copy the table anew, or exclude alter_column_type from the flow's schema changes"),
-            _ => self.refused(&sql, &e),
+            _ => self.refused(sql, &e),
         })
     }
+}
+
+/// The call that converts a column.
+fn conversion<'a>(column: &'a str, key: impl Iterator<Item = &'a str>) -> String {
+    format!("{CONVERT}({})", quote_all([column].into_iter().chain(key)))
 }
 
 /// The name of a table while it is made anew, and while its name changes its letter case.

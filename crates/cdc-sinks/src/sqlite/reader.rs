@@ -91,8 +91,13 @@ impl TargetReader for SqliteReader {
             key_condition(key_names(table, &found))
         );
         let compare = || -> rusqlite::Result<Vec<Comparison>> {
+            // One read transaction for all of them: each would take and give back its locks by itself.
+            let reading = db.unchecked_transaction()?;
             let mut statement = db.prepare_cached(&sql)?;
-            rows.iter().map(|row| compare_row(&mut statement, table, &columns, row)).collect()
+            let answers = rows.iter().map(|row| compare_row(&mut statement, table, &columns, row)).collect();
+            drop(statement);
+            reading.finish()?;
+            answers
         };
         compare().map_err(|e| {
             Errors(&path).of(codes::TARGET_OPEN, &format!("reading table \"{}\"", table.name), &e)

@@ -247,6 +247,35 @@ impl Kind {
     }
 }
 
+/// The widest source type whose values a column that we declared so holds in the same form; `None` where its
+/// values stay as they are whatever the source calls them.
+pub(crate) fn column_type(declared: &str) -> Option<ColumnType> {
+    use cdc_core::schema::{Charset, IntWidth, LobSize};
+    let digits = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
+    Some(match Kind::of(declared) {
+        Kind::Int => ColumnType::Int { width: IntWidth::Big, unsigned: false },
+        Kind::Unsigned => ColumnType::Int { width: IntWidth::Big, unsigned: true },
+        Kind::Year => ColumnType::Year,
+        Kind::Bit => ColumnType::Bit { width: 64 },
+        Kind::Float => ColumnType::Float { unsigned: false },
+        Kind::Double => ColumnType::Double { unsigned: false },
+        Kind::Decimal(scale) => {
+            ColumnType::Decimal { precision: 65, scale: digits(scale), unsigned: false }
+        }
+        Kind::Date => ColumnType::Date,
+        Kind::Time(n) => ColumnType::Time { fsp: digits(n) },
+        Kind::DateTime(n) => ColumnType::DateTime { fsp: digits(n) },
+        Kind::Timestamp(n) => ColumnType::Timestamp { fsp: digits(n) },
+        Kind::Char | Kind::Text => ColumnType::Text { size: LobSize::Long, charset: Charset::utf8mb4() },
+        Kind::Json => ColumnType::Json,
+        Kind::Binary(length) => ColumnType::Binary { length },
+        Kind::Blob => ColumnType::Blob { size: LobSize::Long },
+        Kind::Geometry => ColumnType::Geometry { kind: "geometry".into(), srid: None },
+        Kind::Vector => ColumnType::Vector { dimensions: 0 },
+        Kind::Enum | Kind::Set | Kind::Foreign => return None,
+    })
+}
+
 /// A value as SQLite stores it, in a column of this form; `None` if the form has no place for it. `scratch`
 /// holds texts that are made here.
 pub(crate) fn encode<'a>(value: &'a Value<'_>, form: Form, scratch: &'a mut Vec<u8>) -> Option<ValueRef<'a>> {

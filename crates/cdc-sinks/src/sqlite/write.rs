@@ -3,9 +3,9 @@
 //! The upsert is `INSERT .. ON CONFLICT (key) DO UPDATE`, not `REPLACE`: REPLACE deletes the row first, which
 //! loses what columns of the user's hold beside ours and runs no delete triggers. Key columns are set too
 //! where the key compares by another collation than by bytes: else the old spelling would stay. (By bytes a
-//! row that conflicts has the very same key, and setting it would only cost: 20 to 40 % measured.)
+//! row that conflicts has the very same key, and setting it only costs: updates measured 2.5 times slower.)
 //!
-//! One row a statement: SQLite has no round trip to save, and statements of several rows measured no faster.
+//! One row a statement: SQLite has no round trip to save, and inserts of ten rows measured no faster.
 //!
 //! Order. A batch is net per key and tick; within a tick deletes go first: under a case-insensitive key,
 //! upsert 'A' and then delete 'a' would leave no row. The engine hands them over in that order, and then

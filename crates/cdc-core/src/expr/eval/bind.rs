@@ -268,7 +268,12 @@ impl<'s> Binder<'s> {
         let (x, y) = (self.ensure_number(&a, word), self.ensure_number(&b, word));
         x.and(y)?;
         let ty = arithmetic_type(op, &a.ty, &b.ty);
-        let node = Node::Arithmetic { op, ty: number_type(&ty), operands: Box::new([a, b]) };
+        let number = match number_type(&ty) {
+            // the server computes in up to 81 digits; only what leaves the expression must be a DECIMAL
+            NumberType::Decimal { precision: 65, scale } => NumberType::Decimal { precision: 81, scale },
+            other => other,
+        };
+        let node = Node::Arithmetic { op, ty: number, operands: Box::new([a, b]) };
         self.folded(BoundExpr { node, ty, span: span.clone() })
     }
 

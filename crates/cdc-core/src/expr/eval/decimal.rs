@@ -152,7 +152,7 @@ impl Decimal {
 
     /// The shortest decimal that reads back as this double; `None` where it is too large for any DECIMAL.
     pub(crate) fn from_f64(v: f64) -> Option<Decimal> {
-        if v.is_finite() { Decimal::parse(&format!("{v:e}")) } else { None }
+        if v.is_finite() { Decimal::parse(&super::number::shortest_text(v)) } else { None }
     }
 
     /// Times ten to the power of `exponent`; `None` where that is out of any sensible range.

@@ -139,7 +139,10 @@ impl Number {
                 let v = self.to_decimal().ok_or_else(out_of_range)?;
                 let v = if v.scale() == scale { v } else { v.round(scale, Rounding::HalfAway) };
                 if v.digits() > precision {
-                    return Err(Failure::out_of_range(&format!("DECIMAL({precision},{scale})")));
+                    return Err(Failure::out_of_range(&match precision {
+                        ..=65 => format!("DECIMAL({precision},{scale})"),
+                        _ => "DECIMAL".to_owned(),
+                    }));
                 }
                 Ok(Number::Decimal(v))
             }
@@ -304,7 +307,16 @@ fn gcvt(v: f64, max_digits: usize, width: usize) -> String {
 
 /// The digits without trailing zeros, and where the dot stands among them.
 fn shortest(v: f64) -> (String, i32) {
-    split_scientific(&format!("{v:e}"))
+    split_scientific(&shortest_text(v))
+}
+
+/// The shortest `d.ddde±n` that reads back as this double. Of two that are equally near, the server takes
+/// the one that ends in an even digit, as rounding to so many digits does; `{:e}` alone does not.
+pub(super) fn shortest_text(v: f64) -> String {
+    let text = format!("{v:e}");
+    let digits = text.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count();
+    let even = format!("{v:.*e}", digits.saturating_sub(1));
+    if even.parse() == Ok(v) { even } else { text }
 }
 
 fn at_most(v: f64, digits: usize) -> (String, i32) {
@@ -346,6 +358,7 @@ mod tests {
             (-f64::MIN_POSITIVE, "-2.2250738585072e-308"),
             (5e-324, "5e-324"),
             (-1.2345678901234567e-5, "-1.2345678901234568e-5"),
+            (999_999_999_999_996.25, "999999999999996.2"),
         ];
         for (v, text) in doubles {
             assert_eq!(double_text(v), text);
