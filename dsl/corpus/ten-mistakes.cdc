@@ -27,13 +27,8 @@ src.customers
   |> extend uper(name) as shout
   => dw.customers
 
-src.coupons => wh.coupons
+src.coupons => dwh.coupons
 
 src.orders
   |> where status == 'new'
   => dw.new_orders
-
-src.orders_1 => feed
-src.orders_2
-  |> select id, amount, amount
-  => dw.two

@@ -1,1 +1,55 @@
-fn main() {}
+//! The program `cdc`: reads a pipeline file, hands it to the language or the engine, and shows what they say.
+//!
+//! ```text
+//! args ─► command ─► surroundings (files, environment) ─► cdc-dsl ─► plan ─► cdc-runtime
+//!            │                                               │                  │
+//!            └──────────► logging, output ◄──── diagnostics ─┴─ status, report ─┘ ──► exit
+//! ```
+//!
+//! Nothing is decided here about pipelines: what is wrong with a file is the language's to say, what becomes of
+//! a run the engine's. The program reads files, prints, and turns outcomes into exit codes ([`exit`]).
+//!
+//! What goes where: standard output has what was asked for (a plan, a formatted file, the result of a check or
+//! of a comparison, rows of a `stdout` sink), standard error has everything else.
+
+mod args;
+mod command;
+mod exit;
+mod logging;
+mod output;
+mod surroundings;
+
+use args::{Args, Command};
+use cdc_core::codes;
+use clap::Parser;
+use exit::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cdc_runtime::supervise::exit_on_panic();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error).into(),
+    };
+    let exit = match &args.command {
+        Command::Run(args) => command::run::run(args),
+        Command::Check(args) => command::check::check(args),
+        Command::Explain(args) => command::explain::explain(args),
+        Command::Fmt(args) => command::fmt::fmt(args),
+        Command::Verify(args) => command::verify::verify(args),
+    };
+    exit.into()
+}
+
+/// What clap has to say: help and version are answers, the rest is an error like all others.
+fn usage(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        // a reader that went away has what it wanted
+        let _ = error.print();
+        return Exit::Done;
+    }
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").map_or(text.clone(), |rest| format!("error[{}]: {rest}", codes::USAGE));
+    output::eprint(&text);
+    Exit::Refused
+}

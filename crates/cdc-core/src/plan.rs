@@ -5,6 +5,7 @@
 //! with column *names*: tables are found when the source is asked, and each table's schema is bound when its
 //! first row comes, and again after each schema change ([`program`]).
 
+pub mod explain;
 pub mod pattern;
 pub mod program;
 

@@ -92,7 +92,6 @@ fn text_compares_under_built_collations_only() {
     for expr in [
         "ci = 'paid'",
         "'paid' = ci",
-        "ci <> v",
         "ci < 'x'",
         "ci in ('a', 'b')",
         "ci between 'a' and 'b'",
@@ -117,6 +116,8 @@ fn text_compares_under_built_collations_only() {
         "ci collate utf8mb4_bin = v",
         "v collate utf8mb4_0900_bin = nopad",
         "v = l1",
+        // of one character set, and one of them binary: that one counts (manual 12.8.4)
+        "ci <> v",
         "'a' = 'b'",
         "meta.table = 'orders'",
         "meta.table = v",
@@ -181,7 +182,7 @@ fn types_and_nullability_are_known_when_bound() {
         ("coalesce(i, d)", "decimal(12,2)", true),
         ("coalesce(da, dt)", "datetime(3)", true),
         ("coalesce(e, 'none')", "varchar(4)", false),
-        ("if(i, 1, 2.5)", "decimal(2,1)", false),
+        ("if(i, 1.25, 2.5)", "decimal(3,2)", false),
         ("case when i then 1 end", "int", true),
         ("nullif(id, 0)", "int", true),
         ("round(d)", "decimal(9,0)", true),

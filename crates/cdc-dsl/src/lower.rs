@@ -87,7 +87,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
         sinks,
         flows,
     });
-    (plan, scope.diagnostics)
+    (plan, scope.finish())
 }
 
 fn declare_params(statements: &[Statement], scope: &mut Scope<'_>) {

@@ -43,11 +43,13 @@ pub(crate) struct Scope<'a> {
     pub zone_minutes: Option<i32>,
     pub diagnostics: Vec<Diagnostic>,
     params: BTreeMap<String, Resolved>,
+    /// Secret values that got into expressions, whose types later checks explain.
+    secrets: Vec<String>,
 }
 
 impl<'a> Scope<'a> {
     pub fn new(catalog: &'a Catalog<'a>) -> Scope<'a> {
-        Scope { catalog, zone_minutes: Some(0), diagnostics: Vec::new(), params: BTreeMap::new() }
+        Scope { catalog, zone_minutes: Some(0), diagnostics: Vec::new(), params: BTreeMap::new(), secrets: Vec::new() }
     }
 
     pub fn report(&mut self, diagnostic: Diagnostic) {
@@ -215,6 +217,33 @@ impl<'a> Scope<'a> {
             format!("\"${{{}}}\" is neither a parameter nor in the environment", name.text);
         self.missing(name.span, headline, help);
         Resolved { value: None, secret: true }
+    }
+
+    /// A value that is put into an expression.
+    pub fn lookup_constant(&mut self, name: &Name) -> Value<'static> {
+        let resolved = self.lookup(name);
+        let value = resolved.value.unwrap_or(Value::Null);
+        if resolved.secret {
+            self.secrets.push(plain_text(&value));
+        }
+        value
+    }
+
+    /// All reports, in which no secret value of an expression is shown: those who explain a constant do not
+    /// know where it comes from.
+    pub fn finish(mut self) -> Vec<Diagnostic> {
+        // shorter ones would be found in words that have nothing to do with them
+        self.secrets.retain(|s| s.len() >= 4);
+        for d in &mut self.diagnostics {
+            let labels = d.labels.iter_mut().map(|l| &mut l.message);
+            let texts = std::iter::once(&mut d.headline).chain(labels).chain(&mut d.notes).chain(&mut d.help);
+            for text in texts {
+                for secret in self.secrets.iter().filter(|s| text.contains(s.as_str())).collect::<Vec<_>>() {
+                    *text = text.replace(secret.as_str(), "***");
+                }
+            }
+        }
+        self.diagnostics
     }
 
     /// Puts the `${..}` of a text in, each through `encode`.

@@ -145,8 +145,13 @@ impl Work<'_> {
 /// Reads a statement of the log.
 pub fn parse(statement: &str, context: &Context<'_>, structures: &dyn Structures) -> Outcome {
     let mut cursor = Cursor::new(statement, context);
-    let mut work =
-        Work { structures, what: Cow::Borrowed(""), tables: Vec::new(), changes: Vec::new(), facts: Vec::new() };
+    let mut work = Work {
+        structures,
+        what: Cow::Borrowed(""),
+        tables: Vec::new(),
+        changes: Vec::new(),
+        facts: Vec::new(),
+    };
     match classify::statement(&mut cursor, &mut work) {
         Ok(Some(outcome)) => outcome,
         Ok(None) if work.changes.is_empty() => {

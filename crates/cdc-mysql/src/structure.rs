@@ -34,10 +34,12 @@ struct Table {
     indexes: Option<Arc<[Index]>>,
 }
 
+type StoredTable = (Arc<TableSchema>, Option<Arc<[Index]>>);
+
 /// As lists: keys of maps would have to be texts in JSON.
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    tables: Vec<(Arc<TableSchema>, Option<Arc<[Index]>>)>,
+    tables: Vec<StoredTable>,
     databases: Vec<(Arc<str>, Charset)>,
     versions: Vec<(TableId, SchemaVersion)>,
 }
@@ -131,8 +133,7 @@ impl TableStructures {
                     if known.schema.charset != *charset || known.schema.comment != *comment {
                         // No new version: rows are read as before.
                         let (charset, comment) = (charset.clone(), comment.clone());
-                        known.schema =
-                            Arc::new(TableSchema { charset, comment, ..(*known.schema).clone() });
+                        known.schema = Arc::new(TableSchema { charset, comment, ..(*known.schema).clone() });
                     }
                 }
                 Fact::Database { name, charset: Some(charset) } => {
@@ -225,5 +226,93 @@ impl Structures for TableStructures {
 
     fn indexes(&self, id: &TableId) -> Option<Arc<[Index]>> {
         self.tables.get(id).and_then(|t| t.indexes.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ddl::{Context, Outcome, parse};
+
+    fn follow_all(structures: &mut TableStructures, statements: &[&str]) {
+        let context = Context::mysql(90704).in_database("shop");
+        for statement in statements {
+            match parse(statement, &context, structures) {
+                Outcome::Changes { changes, facts } => {
+                    structures.apply(&changes).unwrap_or_else(|e| panic!("{statement}: {e}"));
+                    structures.learn(&facts);
+                }
+                Outcome::NoEffect { facts, .. } => structures.learn(&facts),
+                other => panic!("{statement}: {other:?}"),
+            }
+        }
+    }
+
+    fn versions(structures: &TableStructures) -> Vec<(String, SchemaVersion)> {
+        structures.tables().map(|t| (t.id.to_string(), t.version)).collect()
+    }
+
+    #[test]
+    fn versions_are_never_used_twice() {
+        let mut structures = TableStructures::new();
+        follow_all(&mut structures, &["CREATE TABLE t (a INT)", "ALTER TABLE t ADD b INT, ADD c INT"]);
+        assert_eq!(versions(&structures), [("shop.t".to_owned(), 3)]);
+        follow_all(&mut structures, &["TRUNCATE t", "ALTER TABLE t COMMENT 'x'", "CREATE INDEX i ON t (a)"]);
+        assert_eq!(versions(&structures), [("shop.t".to_owned(), 3)]);
+        follow_all(&mut structures, &["DROP TABLE t", "CREATE TABLE t (a INT)"]);
+        assert_eq!(versions(&structures), [("shop.t".to_owned(), 4)]);
+        follow_all(&mut structures, &["CREATE TABLE u (a INT)", "RENAME TABLE t TO x, u TO t"]);
+        assert_eq!(versions(&structures), [("shop.t".to_owned(), 5), ("shop.x".to_owned(), 5)]);
+    }
+
+    #[test]
+    fn a_checkpoint_holds_everything() {
+        let mut structures = TableStructures::new();
+        let statements = [
+            "CREATE DATABASE shop CHARACTER SET latin1",
+            "CREATE TABLE t (a INT NOT NULL, b VARCHAR(9), UNIQUE KEY u (a))",
+            "CREATE TABLE gone (a INT)",
+            "DROP TABLE gone",
+        ];
+        follow_all(&mut structures, &statements);
+        let json = serde_json::to_string(&structures).expect("it is plain data");
+        let mut back: TableStructures = serde_json::from_str(&json).expect("it was written by this code");
+        assert_eq!(back, structures);
+        follow_all(&mut back, &["CREATE TABLE gone (b CHAR(1))", "ALTER TABLE t DROP INDEX u"]);
+        let gone = back.get(&TableId::new("shop", "gone")).expect("it was made again");
+        assert_eq!(gone.version, 2);
+        assert_eq!(&*gone.charset.name, "latin1");
+        assert_eq!(back.get(&TableId::new("shop", "t")).map(|t| t.unique_keys.len()), Some(0));
+    }
+
+    #[test]
+    fn nothing_is_applied_in_part() {
+        let mut structures = TableStructures::new();
+        follow_all(&mut structures, &["CREATE TABLE t (a INT)"]);
+        let before = structures.clone();
+        let table = TableId::new("shop", "t");
+        let add = |column: &str| SchemaChange::AddColumn {
+            table: table.clone(),
+            column: cdc_core::Column::new(column, cdc_core::ColumnType::Year),
+            position: cdc_core::schema_change::ColumnPosition::Last,
+        };
+        let error = structures.apply(&[add("b"), add("a")]).expect_err("a is there already");
+        assert_eq!(error.code(), codes::DDL_UNSUPPORTED);
+        assert_eq!(structures, before);
+        let drop = SchemaChange::DropColumn { table: TableId::new("shop", "u"), column: "a".into() };
+        let error = structures.apply(&[drop]).expect_err("u is not known");
+        assert_eq!(error.code(), codes::STRUCTURE_UNKNOWN);
+    }
+
+    #[test]
+    fn a_table_read_again_keeps_its_number() {
+        let mut structures = TableStructures::new();
+        follow_all(&mut structures, &["CREATE TABLE t (a INT)", "ALTER TABLE t ADD b INT"]);
+        let known = structures.get(&TableId::new("shop", "t")).expect("it is known").clone();
+        let again = TableSchema { version: 0, ..(*known).clone() };
+        assert_eq!(structures.insert(again.clone(), None).version, 2);
+        let mut other = again;
+        other.columns.pop();
+        assert_eq!(structures.insert(other, None).version, 3);
     }
 }

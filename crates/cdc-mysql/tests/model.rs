@@ -1,14 +1,14 @@
 //! The snapshot algorithm's decisions, `cdc_mysql::snapshot::reconcile`, explored against a simulated server.
 //!
-//! The server appends a transaction to its log, commits it in the engine, and counts it in `gtid_executed`, each
-//! a step of its own; the log reader gives out one row event a step; a chunk is announced, asks for LW, selects,
-//! asks for HW and is mended in steps. Steps of all of them are interleaved in every way (short histories) or at
-//! random (long ones). What is checked in every state: from the moment that all chunks are done, the target
-//! equals the source *at the log reader's position* at every transaction boundary, over crashes too; and
-//! something can always go on until all is read and copied.
+//! The server appends a transaction to its log, commits it in the engine, and counts it in `gtid_executed`,
+//! each a step of its own; the log reader gives out one row event a step; a chunk is announced, asks for LW,
+//! selects, asks for HW and is mended in steps. Steps of all of them are interleaved in every way (short
+//! histories) or at random (long ones). What is checked in every state: from the moment that all chunks are
+//! done, the target equals the source *at the log reader's position* at every transaction boundary, over
+//! crashes too; and something can always go on until all is read and copied.
 //!
-//! The tests named `without_..` take a rule out of what surrounds the decisions, or out of what they are told,
-//! and must go wrong: so the explorer sees what it is there to see, and the rule is needed.
+//! The tests named `without_..` take a rule out of what surrounds the decisions, or out of what they are
+//! told, and must go wrong: so the explorer sees what it is there to see, and the rule is needed.
 //!
 //! `CDC_MODEL_SECONDS` goes on with longer histories, and with more random executions, for about that many
 //! seconds; `CDC_SEED` gives another seed.
@@ -194,7 +194,7 @@ tests! { roam:
 
 tests! { caught:
     without_a_low_watermark_from_executed(Fault::LowIsWrittenEnd, ONE, FULL);
-    without_a_low_watermark_from_executed_on_mariadb(Fault::LowIsWrittenEnd, Settings { mariadb: true, ..ONE }, FULL);
+    without_a_low_watermark_from_a_snapshot(Fault::LowIsWrittenEnd, Settings { mariadb: true, ..ONE }, FULL);
     without_low_before_select(Fault::LowAfterSelect, ONE, FULL);
     without_a_high_watermark_from_the_written_end(Fault::HighIsExecuted, ONE, FULL);
     without_waiting_for_the_high_watermark(Fault::HighNotAwaited, ONE, FULL);

@@ -323,9 +323,6 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         TargetSchemaChange::FillColumn { table, from, to } => {
             json!({ "schema_change": "fill_column", "table": table, "from": from, "to": to })
         }
-        TargetSchemaChange::FillColumn { table, from, to } => {
-            json!({ "schema_change": "fill_column", "table": table, "from": from, "to": to })
-        }
         TargetSchemaChange::DropColumn { table, column } => {
             json!({ "schema_change": "drop_column", "table": table, "column": column })
         }

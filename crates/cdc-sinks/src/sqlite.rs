@@ -638,7 +638,6 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         TargetSchemaChange::AddColumn { table, .. }
         | TargetSchemaChange::RenameColumn { table, .. }
         | TargetSchemaChange::FillColumn { table, .. }
-        | TargetSchemaChange::FillColumn { table, .. }
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }

@@ -61,10 +61,7 @@ impl Lowering<'_, '_, '_> {
         let span = expr.span;
         match &expr.kind {
             ExprKind::Column { qualifier, name } => self.column(qualifier.as_ref(), name),
-            ExprKind::Param(name) => {
-                let value = self.scope.lookup(name).value.unwrap_or(Value::Null);
-                Some(Kind::Literal(value))
-            }
+            ExprKind::Param(name) => Some(Kind::Literal(self.scope.lookup_constant(name))),
             ExprKind::Text(text) => {
                 let text = self.scope.resolve_text(text, &|s| s.to_owned());
                 Some(Kind::Literal(Value::Text(Cow::Owned(text.text))))

@@ -148,7 +148,7 @@ fn shop() -> Vec<TableSchema> {
         orders("orders_2"),
         table("customers", vec![("id", bigint()), ("name", word()), ("größe", bigint())]),
         table("coupons", vec![("code", varchar(20)), ("percent", decimal())]),
-        table("odd", vec![("id", bigint()), ("timestamp", bigint()), ("a-b", bigint()), ("select", varchar(9))]),
+        table("odd", vec![("id", bigint()), ("timestamp", bigint()), ("a-b", bigint()), ("select", word())]),
     ]
 }
 

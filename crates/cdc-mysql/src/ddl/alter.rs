@@ -21,19 +21,51 @@ pub(super) enum Place {
 /// An action that needs the table's structure.
 #[derive(Debug)]
 pub(super) enum Action {
-    Add { def: ColumnDef, place: Option<Place>, if_not_exists: bool },
-    Drop { column: Arc<str>, if_exists: bool },
+    Add {
+        def: ColumnDef,
+        place: Option<Place>,
+        if_not_exists: bool,
+    },
+    Drop {
+        column: Arc<str>,
+        if_exists: bool,
+    },
     /// CHANGE; MODIFY, which takes over the name as it is typed (measured: `MODIFY NAME ..` renames `name`).
-    Change { column: Arc<str>, def: ColumnDef, place: Option<Place>, if_exists: bool },
-    Rename { column: Arc<str>, to: Arc<str>, if_exists: bool },
+    Change {
+        column: Arc<str>,
+        def: ColumnDef,
+        place: Option<Place>,
+        if_exists: bool,
+    },
+    Rename {
+        column: Arc<str>,
+        to: Arc<str>,
+        if_exists: bool,
+    },
     /// SET DEFAULT, or DROP DEFAULT.
-    Default { column: Arc<str>, default: Option<DefaultValue>, if_exists: bool },
-    Visible { column: Arc<str>, visible: bool, if_exists: bool },
+    Default {
+        column: Arc<str>,
+        default: Option<DefaultValue>,
+        if_exists: bool,
+    },
+    Visible {
+        column: Arc<str>,
+        visible: bool,
+        if_exists: bool,
+    },
     AddKey(KeyDef),
     DropPrimary,
-    DropIndex { name: Arc<str> },
-    RenameIndex { name: Arc<str>, to: Arc<str> },
-    Convert { charset: Option<String>, collation: Option<String> },
+    DropIndex {
+        name: Arc<str>,
+    },
+    RenameIndex {
+        name: Arc<str>,
+        to: Arc<str>,
+    },
+    Convert {
+        charset: Option<String>,
+        collation: Option<String>,
+    },
 }
 
 /// An ALTER TABLE.
@@ -132,10 +164,11 @@ fn actions(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<Alter> {
 
 fn action(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: &mut Alter) -> Parsed<()> {
     let second = cursor.second();
-    if second.is("PARTITION") || cursor.is("PARTITION") || cursor.is_any(&["REMOVE", "UPGRADE", "CONVERT"]) {
-        if !(cursor.is("CONVERT") && second.is("TO")) {
-            return partitions(cursor, work, alter);
-        }
+    let of_partitions = second.is("PARTITION")
+        || cursor.is_any(&["PARTITION", "REMOVE", "UPGRADE"])
+        || (cursor.is("CONVERT") && !second.is("TO"));
+    if of_partitions {
+        return partitions(cursor, work, alter);
     }
     if cursor.accept("ADD") {
         add(cursor, alter)
@@ -198,8 +231,19 @@ fn partitions(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: &mut Alter) -
         alter.dropped = Some(other);
         alter.unseen.push(("CONVERT TABLE TO PARTITION", None));
     } else if !cursor.is_any(&[
-        "ADD", "ANALYZE", "CHECK", "COALESCE", "OPTIMIZE", "PARTITION", "REBUILD", "REMOVE", "REORGANIZE",
-        "REPAIR", "UPGRADE", "SECONDARY_LOAD", "SECONDARY_UNLOAD",
+        "ADD",
+        "ANALYZE",
+        "CHECK",
+        "COALESCE",
+        "OPTIMIZE",
+        "PARTITION",
+        "REBUILD",
+        "REMOVE",
+        "REORGANIZE",
+        "REPAIR",
+        "UPGRADE",
+        "SECONDARY_LOAD",
+        "SECONDARY_UNLOAD",
     ]) {
         return Err(cursor.unexpected("an action on partitions"));
     }

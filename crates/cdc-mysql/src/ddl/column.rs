@@ -7,8 +7,8 @@ use super::default::{self, DefaultValue};
 use super::index::{KeyDef, KeyKind};
 use super::lexer::Kind;
 use super::types::{self, TypeWords};
-use cdc_core::schema::{Charset, Column, ColumnType, Generated};
 use cdc_core::codes;
+use cdc_core::schema::{Charset, Column, ColumnType, Generated};
 use std::sync::Arc;
 
 /// A column as a statement defines it, before what it inherits is known.
@@ -42,6 +42,11 @@ impl ColumnDef {
         [primary, unique].into_iter().flatten().map(move |kind| KeyDef::of_column(kind, name.clone()))
     }
 
+    /// Does its type round or cut what is stored, in a way that the type does not show?
+    pub(super) fn rounds(&self) -> bool {
+        self.ty.rounds
+    }
+
     /// The column in an ALTER TABLE. CONVERT TO CHARACTER SET overrules what a text column says of itself,
     /// but for its BINARY attribute.
     pub(super) fn finish_in_alter(
@@ -57,6 +62,8 @@ impl ColumnDef {
         if column.ty.charset().is_none_or(|own| &*own.name == "binary") {
             return Ok(column);
         }
+        // Of `CHARACTER SET x BINARY` a collation was made at once; BINARY alone waits.
+        self.binary &= self.charset.is_none();
         self.ty.charset = None;
         self.charset = None;
         self.collation = None;
@@ -74,17 +81,16 @@ impl ColumnDef {
                 let inherited = implied.as_ref().unwrap_or(table);
                 charset::resolve(self.charset.as_deref(), self.collation.as_deref(), inherited, context)
                     .map_err(|unknown| {
-                        let what = format!("has the character set or collation \"{unknown}\", which is not known");
+                        let what =
+                            format!("has the character set or collation \"{unknown}\", which is not known");
                         unsupported(codes::CHARSET_UNSUPPORTED, what)
                     })?
             }
         };
         let charset = if self.binary { charset::binary_collation(&charset) } else { charset };
-        let mut ty = self
-            .ty
-            .raw
-            .finish(charset, context)
-            .map_err(|word| unsupported(codes::TYPE_UNSUPPORTED, format!("has {word}, which is not copied yet")))?;
+        let mut ty = self.ty.raw.finish(charset, context).map_err(|word| {
+            unsupported(codes::TYPE_UNSUPPORTED, format!("has {word}, which is not copied yet"))
+        })?;
         if let ColumnType::Geometry { srid, .. } = &mut ty {
             *srid = self.srid;
         }
@@ -139,7 +145,6 @@ pub(super) fn parse_behind_name(cursor: &mut Cursor<'_>, name: Arc<str>) -> Pars
 fn attribute(cursor: &mut Cursor<'_>, def: &mut ColumnDef) -> Parsed<bool> {
     if cursor.accept_all(&["NOT", "NULL"]) {
         def.null = Some(false);
-    } else if cursor.accept_all(&["NOT", "SECONDARY"]) {
     } else if cursor.accept("NULL") {
         def.null = Some(true);
     } else if cursor.accept("DEFAULT") {
@@ -163,8 +168,6 @@ fn attribute(cursor: &mut Cursor<'_>, def: &mut ColumnDef) -> Parsed<bool> {
     } else if cursor.accept("COMMENT") {
         cursor.accept_symbol(b'=');
         def.comment = cursor.text()?.into_owned();
-    } else if character_set(cursor, def)? {
-    } else if generated(cursor, def)? {
     } else if cursor.accept("INVISIBLE") {
         def.invisible = true;
     } else if cursor.accept("VISIBLE") {
@@ -173,7 +176,7 @@ fn attribute(cursor: &mut Cursor<'_>, def: &mut ColumnDef) -> Parsed<bool> {
         cursor.accept_symbol(b'=');
         def.srid = Some(cursor.number()?.min(u64::from(u32::MAX)) as u32);
     } else {
-        return passed_over(cursor);
+        return Ok(character_set(cursor, def)? || generated(cursor, def)? || passed_over(cursor)?);
     }
     Ok(true)
 }
@@ -246,6 +249,8 @@ fn passed_over(cursor: &mut Cursor<'_>) -> Parsed<bool> {
         enforced(cursor);
     } else if cursor.accept("REFERENCES") {
         references(cursor)?;
+    } else if cursor.accept("NOT") {
+        cursor.expect("SECONDARY")?;
     } else if cursor.accept_any(&["COLUMN_FORMAT", "STORAGE"]) {
         cursor.name("a format")?;
     } else if cursor.accept_any(&["ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"]) {
@@ -304,4 +309,3 @@ pub(super) fn references(cursor: &mut Cursor<'_>) -> Parsed<()> {
         }
     }
 }
-

@@ -80,7 +80,8 @@ pub(super) fn body(cursor: &mut Cursor<'_>, structures: &dyn Structures, id: &Ta
         return like(structures, id, &source);
     }
     let begins_with_select = cursor.is_symbol(b'(') && cursor.second().is("SELECT");
-    let elements = if cursor.is_symbol(b'(') && !begins_with_select { elements(cursor)? } else { Elements::default() };
+    let elements =
+        if cursor.is_symbol(b'(') && !begins_with_select { elements(cursor)? } else { Elements::default() };
     let mut options = Options::default();
     loop {
         if cursor.accept_symbol(b',') {
@@ -138,12 +139,14 @@ pub(super) fn option(cursor: &mut Cursor<'_>, options: &mut Options) -> Parsed<(
     if column::charset_words(cursor) {
         cursor.accept_symbol(b'=');
         // CHARACTER SET DEFAULT is the database's.
-        options.charset = if cursor.accept("DEFAULT") { None } else { Some(cursor.name_or_text()?.into_owned()) };
+        options.charset =
+            if cursor.accept("DEFAULT") { None } else { Some(cursor.name_or_text()?.into_owned()) };
         return Ok(());
     }
     if cursor.accept("COLLATE") {
         cursor.accept_symbol(b'=');
-        options.collation = if cursor.accept("DEFAULT") { None } else { Some(cursor.name_or_text()?.into_owned()) };
+        options.collation =
+            if cursor.accept("DEFAULT") { None } else { Some(cursor.name_or_text()?.into_owned()) };
         return Ok(());
     }
     *cursor = start;

@@ -168,14 +168,19 @@ fn literal(value: &DefaultValue, ty: &ColumnType) -> String {
                 None => quote(&text),
             }
         }
-        ColumnType::Date | ColumnType::Time { .. } | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. }
+        ColumnType::Date
+        | ColumnType::Time { .. }
+        | ColumnType::DateTime { .. }
+        | ColumnType::Timestamp { .. }
             if matches!(value, DefaultValue::Number(n) if n == "0") =>
         {
             quote(&zero(ty))
         }
         ColumnType::Enum { labels, .. } if matches!(value, DefaultValue::Number(_)) => {
             let label = match value {
-                DefaultValue::Number(n) => n.parse::<usize>().ok().and_then(|i| labels.get(i.wrapping_sub(1))),
+                DefaultValue::Number(n) => {
+                    n.parse::<usize>().ok().and_then(|i| labels.get(i.wrapping_sub(1)))
+                }
                 _ => None,
             };
             label.map_or_else(|| quote(&plain(value)), |label| quote(label))
@@ -195,6 +200,14 @@ fn literal(value: &DefaultValue, ty: &ColumnType) -> String {
                     let digits: String = bytes.iter().map(|b| format!("{b:02X}")).collect();
                     format!("0x{digits}")
                 }
+            }
+        }
+        // Without strict mode a default that is too long is cut.
+        ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
+            let text = plain(value);
+            match text.char_indices().nth(*length as usize) {
+                Some((end, _)) => quote(&text[..end]),
+                None => quote(&text),
             }
         }
         _ => quote(&plain(value)),
@@ -239,11 +252,8 @@ fn number(text: &str, ty: &ColumnType) -> Option<String> {
         ColumnType::Int { .. } => round(whole, fraction, 0),
         _ => (whole.to_owned(), fraction.trim_end_matches('0').to_owned()),
     };
-    let sign = if text.starts_with('-') && (whole != "0" || fraction.bytes().any(|b| b != b'0')) {
-        "-"
-    } else {
-        ""
-    };
+    let sign =
+        if text.starts_with('-') && (whole != "0" || fraction.bytes().any(|b| b != b'0')) { "-" } else { "" };
     Some(if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") })
 }
 

@@ -135,8 +135,17 @@ pub(super) fn find(columns: &[Column], name: &str) -> Option<usize> {
 /// Does a key or constraint stand in front, where a column could stand as well?
 pub(super) fn is_in_front(cursor: &Cursor<'_>) -> bool {
     let second = cursor.second();
-    cursor.is_any(&["PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "CONSTRAINT", "FOREIGN", "CHECK"])
-        || (cursor.is("PERIOD") && second.is("FOR"))
+    cursor.is_any(&[
+        "PRIMARY",
+        "UNIQUE",
+        "KEY",
+        "INDEX",
+        "FULLTEXT",
+        "SPATIAL",
+        "CONSTRAINT",
+        "FOREIGN",
+        "CHECK",
+    ]) || (cursor.is("PERIOD") && second.is("FOR"))
         || (cursor.is("VECTOR") && (second.is("INDEX") || second.is("KEY")))
 }
 

@@ -308,7 +308,8 @@ pub(super) fn unquote_text(raw: &str, backslash: bool) -> Cow<'_, str> {
     let raw = raw.strip_prefix(['n', 'N']).unwrap_or(raw);
     let Some(quote) = raw.chars().next() else { return Cow::Borrowed(raw) };
     let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or("");
-    if !inner.contains(quote) && !(backslash && inner.contains('\\')) {
+    let is_plain = !inner.contains(quote) && (!backslash || !inner.contains('\\'));
+    if is_plain {
         return Cow::Borrowed(inner);
     }
     let mut text = String::with_capacity(inner.len());
@@ -382,10 +383,18 @@ mod tests {
         let mysql = Context::mysql(90704);
         check(&mysql, "a `b``c` \"d\" 'e''f\\'g' N'h'", "Word:a Quoted:b`c Text:d Text:e'f'g National:h");
         check(&mysql, "X'4a' 0x4a 0xzz b'01' 0b01", "Hex:X'4a' Hex:0x4a Word:0xzz Bit:b'01' Bit:0b01");
-        check(&mysql, "1 1.5 .5 1e5 1e 1a 2e+3", "Number:1 Number:1.5 Number:.5 Number:1e5 Word:1e Word:1a Number:2e+3");
+        check(
+            &mysql,
+            "1 1.5 .5 1e5 1e 1a 2e+3",
+            "Number:1 Number:1.5 Number:.5 Number:1e5 Word:1e Word:1a Number:2e+3",
+        );
         check(&mysql, "a.1b `a`.2", "Word:a . Word:1b Quoted:a . Number:2");
         check(&mysql, "a -- b\nc # d\ne --f", "Word:a Word:c Word:e - - Word:f");
-        check(&mysql, "a /* ' */ b /*!80013 c */ /*!99999 d */ e /*! f */", "Word:a Word:b Word:c Word:e Word:f");
+        check(
+            &mysql,
+            "a /* ' */ b /*!80013 c */ /*!99999 d */ e /*! f */",
+            "Word:a Word:b Word:c Word:e Word:f",
+        );
         check(&mysql, "a /*M! b */ /*!999999 /* x */ y */ c", "Word:a Word:c");
         check(&mysql, "'a", "Unterminated:'a");
         check(&mysql, "a /* b", "Word:a Unterminated:/* b");

@@ -73,11 +73,8 @@ pub fn swap(changes: &[SchemaChange]) -> Option<Swap> {
     let is = |table: &TableId, role: Role| {
         ends_of(table).is_some_and(|(name, r)| r == role && name_fits(&name, &real.table))
     };
-    (real.database == shadow.database && is(shadow, Role::Shadow) && is(retired, Role::Retired)).then(|| Swap {
-        real: real.clone(),
-        shadow: shadow.clone(),
-        retired: retired.clone(),
-    })
+    (real.database == shadow.database && is(shadow, Role::Shadow) && is(retired, Role::Retired))
+        .then(|| Swap { real: real.clone(), shadow: shadow.clone(), retired: retired.clone() })
 }
 
 /// The name between the tool's marks, with whatever underscores stand in front.
@@ -102,7 +99,8 @@ pub fn shape_changes(real: &TableSchema, shadow: &TableSchema) -> Result<(Vec<Sc
     let between: Parsed<_> = evolve::between(real, &shadow);
     let (changes, mut reasons) = between.map_err(|failure| Error::definite(failure.code, failure.message))?;
     let has = |wanted: fn(&SchemaChange) -> bool| changes.iter().any(wanted);
-    if has(|c| matches!(c, SchemaChange::DropColumn { .. })) && has(|c| matches!(c, SchemaChange::AddColumn { .. }))
+    if has(|c| matches!(c, SchemaChange::DropColumn { .. }))
+        && has(|c| matches!(c, SchemaChange::AddColumn { .. }))
     {
         reasons.push("a column may have been renamed".to_owned());
     }

@@ -20,7 +20,10 @@ pub(super) enum RawType {
     Char(u32),
     VarChar(u32),
     /// TEXT(n) chooses its size by n and the character set.
-    Text { size: LobSize, length: Option<u64> },
+    Text {
+        size: LobSize,
+        length: Option<u64>,
+    },
     Enum(Vec<Arc<str>>),
     Set(Vec<Arc<str>>),
     /// A type this version cannot copy; its word.
@@ -35,6 +38,8 @@ pub(super) struct TypeWords {
     pub(super) charset: Option<Charset>,
     /// SERIAL: NOT NULL AUTO_INCREMENT UNIQUE.
     pub(super) serial: bool,
+    /// FLOAT(m, d) and DOUBLE(m, d) round what is stored.
+    pub(super) rounds: bool,
 }
 
 fn int(width: IntWidth) -> RawType {
@@ -75,7 +80,7 @@ pub(super) fn lob_bytes(size: LobSize) -> u64 {
 
 /// Reads a type and its own attributes (UNSIGNED, ZEROFILL), up to the column's attributes.
 pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<TypeWords> {
-    let mut words = TypeWords { raw: int(IntWidth::Int), charset: None, serial: false };
+    let mut words = TypeWords { raw: int(IntWidth::Int), charset: None, serial: false, rounds: false };
     let national = |words: &mut TypeWords| {
         words.charset = Some(Charset::new("utf8mb3", "utf8mb3_general_ci"));
     };
@@ -93,7 +98,9 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<TypeWords> {
         "mediumint" | "int3" | "middleint" => int(IntWidth::Medium),
         "int" | "integer" | "int4" => int(IntWidth::Int),
         "bigint" | "int8" => int(IntWidth::Big),
-        "bool" | "boolean" => return fixed(words, ColumnType::Int { width: IntWidth::Tiny, unsigned: false }),
+        "bool" | "boolean" => {
+            return fixed(words, ColumnType::Int { width: IntWidth::Tiny, unsigned: false });
+        }
         "serial" => {
             words.serial = true;
             return fixed(words, ColumnType::Int { width: IntWidth::Big, unsigned: true });
@@ -106,7 +113,11 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<TypeWords> {
                 RawType::Fixed(ColumnType::Double { unsigned: false })
             }
         }
-        "float" | "float4" | "real" | "double" | "float8" => float(cursor, &word)?,
+        "float" | "float4" | "real" | "double" | "float8" => {
+            let (raw, rounds) = float(cursor, &word)?;
+            words.rounds = rounds;
+            raw
+        }
         "bit" => {
             let width = cursor.optional_number()?.unwrap_or(1).clamp(1, 64) as u8;
             RawType::Fixed(ColumnType::Bit { width })
@@ -143,7 +154,11 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<TypeWords> {
             varchar(cursor)?
         }
         "char" | "character" => {
-            if cursor.accept("VARYING") { varchar(cursor)? } else { char_type(cursor)? }
+            if cursor.accept("VARYING") {
+                varchar(cursor)?
+            } else {
+                char_type(cursor)?
+            }
         }
         "varchar" | "varcharacter" | "varchar2" => varchar(cursor)?,
         "binary" => {
@@ -244,7 +259,8 @@ fn decimal(cursor: &mut Cursor<'_>) -> Parsed<RawType> {
     Ok(RawType::Fixed(ColumnType::Decimal { precision, scale, unsigned: false }))
 }
 
-fn float(cursor: &mut Cursor<'_>, word: &str) -> Parsed<RawType> {
+/// The type, and whether it rounds.
+fn float(cursor: &mut Cursor<'_>, word: &str) -> Parsed<(RawType, bool)> {
     if word == "double" {
         cursor.accept("PRECISION");
     }
@@ -256,11 +272,9 @@ fn float(cursor: &mut Cursor<'_>, word: &str) -> Parsed<RawType> {
         "real" => cursor.context.sql_mode.real_as_float,
         _ => false,
     };
-    Ok(RawType::Fixed(if single {
-        ColumnType::Float { unsigned: false }
-    } else {
-        ColumnType::Double { unsigned: false }
-    }))
+    let ty =
+        if single { ColumnType::Float { unsigned: false } } else { ColumnType::Double { unsigned: false } };
+    Ok((RawType::Fixed(ty), scale.is_some()))
 }
 
 fn fsp(cursor: &mut Cursor<'_>) -> Parsed<u8> {

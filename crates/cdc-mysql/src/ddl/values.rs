@@ -60,7 +60,10 @@ pub(super) fn stay(from: &ColumnType, to: &ColumnType) -> bool {
         (T::Time { fsp: a }, T::Time { fsp: b })
         | (T::DateTime { fsp: a }, T::DateTime { fsp: b })
         | (T::Timestamp { fsp: a }, T::Timestamp { fsp: b }) => b >= a,
-        (T::Char { length: a, charset: c }, T::Char { length: b, charset: d } | T::VarChar { length: b, charset: d })
+        (
+            T::Char { length: a, charset: c },
+            T::Char { length: b, charset: d } | T::VarChar { length: b, charset: d },
+        )
         | (T::VarChar { length: a, charset: c }, T::VarChar { length: b, charset: d }) => {
             b >= a && keeps(c, d)
         }

@@ -197,10 +197,10 @@ impl History {
     pub fn open_branch(&self, within: u16) -> Option<u8> {
         let held = |i: usize| within >> i & 1 == 1;
         (0..self.log.len()).find_map(|i| {
-            let end = |t: &Transaction| matches!(t.kind, Kind::XaCommit(p) | Kind::XaRollback(p) if usize::from(p) == i);
+            let ends = |kind| matches!(kind, Kind::XaCommit(p) | Kind::XaRollback(p) if usize::from(p) == i);
             let open = self.log[i].kind == Kind::XaPrepare
                 && held(i)
-                && !self.log.iter().position(end).is_some_and(held);
+                && !self.log.iter().position(|t| ends(t.kind)).is_some_and(held);
             open.then_some(i as u8)
         })
     }

@@ -40,10 +40,6 @@ impl Change<'_> {
             },
             TargetSchemaChange::AddColumn { table, column } => self.add_column(table, column),
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
-            TargetSchemaChange::FillColumn { table, from, to } => {
-                let found = self.there(table)?;
-                self.run(&format!("UPDATE {} SET {} = {}", quote(&found.name), quote(to), quote(from)))
-            }
             TargetSchemaChange::FillColumn { table, from, to } => self.fill_column(table, from, to),
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),

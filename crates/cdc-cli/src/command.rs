@@ -1,0 +1,35 @@
+//! The commands, one a file. Each reports what it has to say and gives the exit code.
+
+pub mod check;
+pub mod explain;
+pub mod fmt;
+pub mod run;
+pub mod verify;
+
+use crate::exit::Exit;
+use crate::logging::Log;
+use crate::surroundings::PipelineFile;
+use cdc_core::plan::Plan;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Reads and compiles the file of a command that needs its plan; reports what is to be said of it.
+fn load(
+    path: &Path,
+    parameters: &BTreeMap<String, String>,
+    lenient: bool,
+    log: &Log,
+) -> Result<(PipelineFile, Plan), Exit> {
+    let file = PipelineFile::read(path).map_err(|error| log.failed(&error, None))?;
+    let compiled = file.compile(parameters, lenient);
+    match compiled.plan {
+        Some(plan) => {
+            log.diagnostics(&compiled.diagnostics, Some(&file));
+            Ok((file, plan))
+        }
+        None => {
+            log.refused(&compiled.diagnostics, Some(&file));
+            Err(Exit::Refused)
+        }
+    }
+}

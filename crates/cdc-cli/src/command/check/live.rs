@@ -1,0 +1,261 @@
+//! What a server says to a pipeline: its settings, the account's privileges, its tables, and how flows fit them.
+//! Only looks; changes nothing at the server.
+
+use crate::output::{count, printable, some_of};
+use crate::surroundings::PipelineFile;
+use cdc_core::catalog::Surroundings;
+use cdc_core::diagnostic::{Diagnostic, Severity};
+use cdc_core::plan::program::check_flow;
+use cdc_core::plan::{Plan, SourcePlan};
+use cdc_core::schema::{TableSchema, same_name};
+use cdc_core::{Error, Result, codes};
+use cdc_mysql::capture::discover;
+use cdc_mysql::config::Config;
+use cdc_mysql::conn::connect;
+use cdc_mysql::preflight::{self, Check};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// What was seen at one source.
+pub struct Live {
+    source: String,
+    address: String,
+    version: Option<String>,
+    checks: Vec<Check>,
+    tables: Option<Vec<Arc<TableSchema>>>,
+    /// Tables that no flow takes.
+    idle: Vec<String>,
+    /// Where the schema file is not what the server has.
+    drift: Vec<String>,
+    /// What keeps the pipeline from running.
+    pub errors: Vec<Error>,
+    /// What is worth knowing.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Looks at the server of a source.
+pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
+    let mut live = Live {
+        source: source.name.clone(),
+        address: String::new(),
+        version: None,
+        checks: Vec::new(),
+        tables: None,
+        idle: Vec::new(),
+        drift: Vec::new(),
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
+    if let Err(error) = ask(&mut live, source) {
+        live.errors.push(error);
+    }
+    live.fit(source, plan);
+    live.compare_schema(source, file);
+    live
+}
+
+fn ask(live: &mut Live, source: &SourcePlan) -> Result<()> {
+    let config = Config::from_options(&source.options)?;
+    live.address = format!("{}:{}", config.host, config.port);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::definite(codes::INTERNAL, format!("no runtime for input and output: {e}")))?;
+    runtime.block_on(async {
+        let mut conn = connect(&config).await?;
+        let (server, checks) = preflight::check(&mut conn, &config).await?;
+        live.version = Some(server.version);
+        live.errors.extend(preflight::failures(&checks).into_iter().map(Error::from));
+        live.checks = checks;
+        let (_, discovery) = discover(&mut conn, &config).await?;
+        live.tables = Some(discovery.tables);
+        live.warnings.extend(discovery.notices);
+        // the answers are there; whether the server hears the goodbye does not matter
+        let _ = conn.disconnect().await;
+        Ok(())
+    })
+}
+
+impl Live {
+    /// Do the flows fit the tables that are there?
+    fn fit(&mut self, source: &SourcePlan, plan: &Plan) {
+        let Some(tables) = &self.tables else { return };
+        let flows: Vec<_> = plan.flows.iter().filter(|f| f.source == source.name).collect();
+        for diagnostic in flows.iter().flat_map(|flow| check_flow(flow, tables)) {
+            match diagnostic.severity {
+                Severity::Error => self.errors.push(Error::from(diagnostic)),
+                Severity::Warning => self.warnings.push(diagnostic),
+            }
+        }
+        for flow in &flows {
+            if !tables.iter().any(|t| flow.tables.matches(&t.id)) {
+                let headline = format!("flow \"{}\" takes no table of the server", flow.name);
+                self.warnings
+                    .push(Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, headline).at(flow.span.clone(), ""));
+            }
+        }
+        self.idle = tables
+            .iter()
+            .filter(|t| !flows.iter().any(|f| f.tables.matches(&t.id)))
+            .map(|t| t.id.to_string())
+            .collect();
+    }
+
+    /// Does the schema file say what the server says?
+    fn compare_schema(&mut self, source: &SourcePlan, file: &PipelineFile) {
+        let (Some(tables), Some(path)) = (&self.tables, source.options.text("schema")) else { return };
+        // what is wrong with the file itself has been told with the pipeline's mistakes
+        let Ok(written) = file.schema_file(path) else { return };
+        for table in tables {
+            match written.iter().find(|w| w.id == table.id) {
+                None => self.drift.push(format!("table {} is not in \"{path}\"", table.id)),
+                Some(written) => drift(written, table, path, &mut self.drift),
+            }
+        }
+    }
+
+    /// The report for people.
+    pub fn to_text(&self) -> String {
+        let mut out = format!("source {}", self.source);
+        if !self.address.is_empty() {
+            _ = write!(out, " at {}", printable(&self.address));
+        }
+        if let Some(version) = &self.version {
+            _ = write!(out, ", MySQL {}", printable(version));
+        }
+        out.push('\n');
+        let width = |of: fn(&Check) -> &str| self.checks.iter().map(|c| of(c).chars().count()).max().unwrap_or(0);
+        let (setting, expected) = (width(|c| &c.setting), width(|c| &c.expected));
+        for check in &self.checks {
+            let word = if check.ok { "ok   " } else { "wrong" };
+            _ = writeln!(
+                out,
+                "  {word}  {:setting$}  expected {:expected$}  actual {}",
+                printable(&check.setting),
+                check.expected,
+                printable(&check.actual)
+            );
+            if !check.ok {
+                _ = writeln!(out, "         mend it: {}", printable(&check.mend));
+            }
+        }
+        if let Some(tables) = &self.tables {
+            let names: Vec<String> = tables.iter().map(|t| printable(&t.id.to_string()).into_owned()).collect();
+            _ = writeln!(out, "  {}: {}", count(names.len() as u64, "table"), some_of(&names, 50));
+        }
+        if !self.idle.is_empty() {
+            _ = writeln!(out, "  taken by no flow: {}", some_of(&self.idle, 50));
+        }
+        for line in &self.drift {
+            _ = writeln!(out, "  drift: {}", printable(line));
+        }
+        out
+    }
+
+    /// The same for programs.
+    pub fn to_json(&self) -> Value {
+        let check = |c: &Check| {
+            json!({
+                "setting": c.setting, "expected": c.expected, "actual": c.actual, "ok": c.ok,
+                "mend": if c.ok { Value::Null } else { json!(c.mend) },
+            })
+        };
+        json!({
+            "source": self.source,
+            "address": self.address,
+            "version": self.version,
+            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
+            "tables": self.tables.as_ref().map(|t| t.iter().map(|t| t.id.to_string()).collect::<Vec<_>>()),
+            "taken_by_no_flow": self.idle,
+            "drift": self.drift,
+        })
+    }
+}
+
+/// Names, types, NULL and key of the columns of one table.
+fn drift(written: &TableSchema, table: &TableSchema, path: &str, out: &mut Vec<String>) {
+    let id = &table.id;
+    for column in &table.columns {
+        match written.columns.iter().find(|w| same_name(&w.name, &column.name)) {
+            None => out.push(format!("column {id}.{} is not in \"{path}\"", column.name)),
+            Some(w) if w.ty != column.ty => {
+                out.push(format!("column {id}.{} is {}, in \"{path}\" it is {}", column.name, column.ty, w.ty));
+            }
+            Some(w) if w.nullable != column.nullable => {
+                let word = |nullable| if nullable { "NULL" } else { "NOT NULL" };
+                let (is, says) = (word(column.nullable), word(w.nullable));
+                out.push(format!("column {id}.{} is {is}, in \"{path}\" it is {says}", column.name));
+            }
+            Some(_) => {}
+        }
+    }
+    for column in &written.columns {
+        if table.column_index(&column.name).is_none() {
+            out.push(format!("column {id}.{} of \"{path}\" is not at the server", column.name));
+        }
+    }
+    let key = |t: &TableSchema| {
+        let names = t.key().unwrap_or_default().iter().map(|i| t.columns[*i].name.to_lowercase());
+        names.collect::<Vec<_>>()
+    };
+    if key(written) != key(table) {
+        out.push(format!("the key of table {id} is ({}), in \"{path}\" it is ({})", key(table).join(", "), key(written).join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cdc_mysql::ddl::{Context, parse_schema_text};
+
+    fn tables(text: &str) -> Vec<TableSchema> {
+        parse_schema_text(text, Some("shop"), &Context::mysql(90_700)).expect("DDL")
+    }
+
+    #[test]
+    fn drift_is_told_by_column() {
+        let file = tables("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, gone INT)");
+        let server = tables("CREATE TABLE t (id INT, a BIGINT, b INT NOT NULL, fresh INT, PRIMARY KEY (id, b))");
+        let mut lines = Vec::new();
+        drift(&file[0], &server[0], "shop.sql", &mut lines);
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        assert!(lines[0].contains("column shop.t.a is bigint"), "{lines:?}");
+        assert!(lines[4].contains("the key of table shop.t is (id, b)"), "{lines:?}");
+        lines.clear();
+        drift(&file[0], &file[0], "shop.sql", &mut lines);
+        assert!(lines.is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_shown_with_what_mends_it() {
+        let check = |setting: &str, actual: &str, ok| Check {
+            setting: setting.into(),
+            expected: "ON".into(),
+            actual: actual.into(),
+            mend: format!("SET PERSIST {setting} = ON"),
+            ok,
+            code: codes::SETTING_WRONG,
+        };
+        let live = Live {
+            source: "src".into(),
+            address: "db:3306".into(),
+            version: Some("9.7.0".into()),
+            checks: vec![check("log_bin", "ON", true), check("gtid_mode", "OFF", false)],
+            tables: Some(tables("CREATE TABLE t (id INT PRIMARY KEY)").into_iter().map(Arc::new).collect()),
+            idle: vec!["shop.t".into()],
+            drift: Vec::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        };
+        assert_eq!(
+            live.to_text(),
+            "source src at db:3306, MySQL 9.7.0\n\
+             \x20 ok     log_bin    expected ON  actual ON\n\
+             \x20 wrong  gtid_mode  expected ON  actual OFF\n\
+             \x20        mend it: SET PERSIST gtid_mode = ON\n\
+             \x20 1 table: shop.t\n\
+             \x20 taken by no flow: shop.t\n"
+        );
+    }
+}

@@ -1,0 +1,461 @@
+//! Flows bound to tables: shapes, keys, and what a change becomes (acceptance cases 66, 67 and 71).
+
+mod support;
+
+use cdc_core::connector::{TargetChange, TargetOp};
+use cdc_core::event::{Change, Op};
+use cdc_core::plan::pattern::{NamePattern, TablePattern};
+use cdc_core::plan::program::{BoundFlow, RowMeta, check_flow, target_name};
+use cdc_core::plan::{
+    ColumnName, FlowOp, FlowPlan, NamedExpr, SchemaChangeMode, SelectItem, TargetName, TemplatePart,
+};
+use cdc_core::schema::{Generated, IntWidth};
+use cdc_core::{Code, Column, ColumnType, Row, TableId, TableSchema, Value, codes};
+use std::sync::Arc;
+use support::{bin, origin, parse};
+
+/// orders(id INT PK, status VARCHAR(9), amount DECIMAL(10,2), note VARCHAR(20) INVISIBLE DEFAULT 'x')
+fn orders() -> Arc<TableSchema> {
+    let mut note = Column::new("note", ColumnType::VarChar { length: 20, charset: bin() });
+    note.invisible = true;
+    note.default = Some("'x'".into());
+    note.comment = "free text".into();
+    Arc::new(TableSchema {
+        id: TableId::new("shop", "orders"),
+        version: 3,
+        columns: vec![
+            Column::new("id", ColumnType::Int { width: IntWidth::Int, unsigned: false }).not_null(),
+            Column::new("status", ColumnType::VarChar { length: 9, charset: bin() }),
+            Column::new("amount", ColumnType::Decimal { precision: 10, scale: 2, unsigned: false }),
+            note,
+        ],
+        primary_key: vec![0],
+        unique_keys: vec![],
+        charset: bin(),
+        comment: "orders of the shop".into(),
+    })
+}
+
+fn row(id: i64, status: &str, amount: &str) -> Row {
+    Row::pack([Value::Int(id), Value::Text(status.into()), Value::Decimal(amount.into()), Value::Null])
+}
+
+fn flow(ops: Vec<FlowOp>) -> FlowPlan {
+    FlowPlan {
+        name: "orders -> *".into(),
+        source: "src".into(),
+        tables: TablePattern { database: None, table: NamePattern::exact("orders") },
+        ops,
+        sink: "dw".into(),
+        target: TargetName::SameAsSource,
+        key: None,
+        on_schema_change: SchemaChangeMode::Lenient,
+        include: vec![],
+        exclude: vec![],
+        span: 1000..1010,
+    }
+}
+
+fn keyed(ops: Vec<FlowOp>, key: &[&str]) -> FlowPlan {
+    FlowPlan { key: Some(key.iter().map(ToString::to_string).collect()), ..flow(ops) }
+}
+
+fn named(text: &str) -> NamedExpr {
+    let (expr, name) = text.rsplit_once(" as ").unwrap_or((text, text));
+    NamedExpr { name: name.to_owned(), expr: parse(expr) }
+}
+
+fn filter(text: &str) -> FlowOp {
+    FlowOp::Where(parse(text))
+}
+
+fn columns(names: &[&str]) -> Vec<ColumnName> {
+    names.iter().map(|n| ColumnName { name: n.to_string(), span: 5..9 }).collect()
+}
+
+fn star(except: &[&str]) -> SelectItem {
+    SelectItem::Star { except: columns(except) }
+}
+
+fn select(items: &[&str]) -> FlowOp {
+    FlowOp::Select(
+        items.iter().map(|i| if *i == "*" { star(&[]) } else { SelectItem::Expr(named(i)) }).collect(),
+    )
+}
+
+fn extend(items: &[&str]) -> FlowOp {
+    FlowOp::Extend(items.iter().map(|i| named(i)).collect())
+}
+
+fn rename(pairs: &[(&str, &str)]) -> FlowOp {
+    FlowOp::Rename(
+        pairs.iter().map(|(a, b)| (ColumnName { name: a.to_string(), span: 5..9 }, b.to_string())).collect(),
+    )
+}
+
+fn bound(flow: &FlowPlan) -> BoundFlow {
+    BoundFlow::bind(flow, &orders()).unwrap_or_else(|d| panic!("{d:?}"))
+}
+
+fn refused(flow: &FlowPlan) -> Vec<Code> {
+    BoundFlow::bind(flow, &orders()).err().unwrap_or_default().iter().map(|d| d.code).collect()
+}
+
+fn change(op: Op, before: Option<Row>, after: Option<Row>) -> Change {
+    Change { tick: 4, ordinal: 9, op, origin: 0, before, after }
+}
+
+/// `- key`, `+ key = row`, `~ key = row was row`
+fn shown(changes: &[TargetChange]) -> Vec<String> {
+    changes
+        .iter()
+        .map(|c| {
+            assert_eq!((c.tick, c.ordinal, c.origin), (4, 9, 2));
+            match (c.op, &c.row, &c.before) {
+                (TargetOp::Delete, None, Some(before)) => format!("- {:?} was {before:?}", c.key),
+                (TargetOp::Upsert, Some(row), None) => format!("+ {:?} = {row:?}", c.key),
+                (TargetOp::Upsert, Some(row), Some(before)) => format!("~ {:?} = {row:?} was {before:?}", c.key),
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect()
+}
+
+fn changes(flow: &BoundFlow, op: Op, before: Option<Row>, after: Option<Row>) -> Vec<String> {
+    let mut out = Vec::new();
+    flow.changes(&change(op, before, after), &origin(), 2, &mut out).unwrap();
+    assert!(out.iter().all(|c| c.source_op == op));
+    shown(&out)
+}
+
+#[test]
+fn case_66_updates_enter_leave_stay_in_and_stay_out() {
+    let flow = bound(&flow(vec![filter("amount > 10")]));
+    let (low, high, higher) = (row(1, "a", "5.00"), row(1, "a", "20.00"), row(1, "a", "30.00"));
+    let update = |before: &Row, after: &Row| {
+        changes(&flow, Op::Update, Some(before.clone()), Some(after.clone()))
+    };
+    assert_eq!(update(&low, &high), ["+ (1) = (1, \"a\", 20.00, NULL)"]);
+    assert_eq!(update(&high, &low), ["- (1) was (1, \"a\", 20.00, NULL)"]);
+    assert_eq!(update(&high, &higher), ["~ (1) = (1, \"a\", 30.00, NULL) was (1, \"a\", 20.00, NULL)"]);
+    assert!(update(&low, &row(1, "b", "5.00")).is_empty());
+    assert!(changes(&flow, Op::Insert, None, Some(low.clone())).is_empty());
+    assert!(changes(&flow, Op::Read, None, Some(low.clone())).is_empty());
+    assert!(changes(&flow, Op::Delete, Some(low), None).is_empty());
+    assert_eq!(changes(&flow, Op::Insert, None, Some(high.clone())), ["+ (1) = (1, \"a\", 20.00, NULL)"]);
+    assert_eq!(changes(&flow, Op::Read, None, Some(high.clone())), ["+ (1) = (1, \"a\", 20.00, NULL)"]);
+    assert_eq!(changes(&flow, Op::Delete, Some(high), None), ["- (1) was (1, \"a\", 20.00, NULL)"]);
+}
+
+#[test]
+fn case_66_a_condition_that_is_null_keeps_nothing() {
+    let flow = bound(&flow(vec![filter("note = 'x'")]));
+    assert!(changes(&flow, Op::Insert, None, Some(row(1, "a", "1.00"))).is_empty());
+    let negated = bound(&FlowPlan { ops: vec![filter("not note = 'x'")], ..self::flow(vec![]) });
+    assert!(changes(&negated, Op::Insert, None, Some(row(1, "a", "1.00"))).is_empty());
+}
+
+#[test]
+fn case_67_an_update_of_the_key_deletes_the_old_row_and_writes_the_new() {
+    let flow = bound(&flow(vec![]));
+    let moved = changes(&flow, Op::Update, Some(row(1, "a", "1.00")), Some(row(2, "a", "1.00")));
+    assert_eq!(moved, ["- (1) was (1, \"a\", 1.00, NULL)", "+ (2) = (2, \"a\", 1.00, NULL)"]);
+}
+
+#[test]
+fn case_67_a_derived_key_moves_when_what_it_is_made_of_does() {
+    let ops = vec![select(&["upper(status) as code", "amount"])];
+    let flow = bound(&keyed(ops, &["code"]));
+    assert_eq!(
+        changes(&flow, Op::Update, Some(row(1, "new", "1.00")), Some(row(1, "paid", "1.00"))),
+        ["- (\"NEW\") was (\"NEW\", 1.00)", "+ (\"PAID\") = (\"PAID\", 1.00)"]
+    );
+    // the key is the same in upper case
+    assert_eq!(
+        changes(&flow, Op::Update, Some(row(1, "new", "1.00")), Some(row(1, "New", "2.00"))),
+        ["~ (\"NEW\") = (\"NEW\", 2.00) was (\"NEW\", 1.00)"]
+    );
+    assert_eq!(
+        changes(&flow, Op::Delete, Some(row(1, "new", "1.00")), None),
+        ["- (\"NEW\") was (\"NEW\", 1.00)"]
+    );
+}
+
+#[test]
+fn case_67_a_key_that_moves_out_of_the_filter_is_only_deleted() {
+    let flow = bound(&flow(vec![filter("id < 10")]));
+    assert_eq!(
+        changes(&flow, Op::Update, Some(row(1, "a", "1.00")), Some(row(11, "a", "1.00"))),
+        ["- (1) was (1, \"a\", 1.00, NULL)"]
+    );
+}
+
+#[test]
+fn an_update_that_changes_nothing_of_the_output_is_written_all_the_same() {
+    let flow = bound(&flow(vec![select(&["id", "status"])]));
+    let same = changes(&flow, Op::Update, Some(row(1, "a", "1.00")), Some(row(1, "a", "2.00")));
+    assert_eq!(same, ["~ (1) = (1, \"a\") was (1, \"a\")"]);
+}
+
+#[test]
+fn rows_that_are_not_changed_are_not_copied() {
+    let identity = bound(&flow(vec![]));
+    assert!(identity.is_identity() && !identity.filters());
+    assert_eq!(identity.passthrough(), [Some(0), Some(1), Some(2), Some(3)]);
+    assert_eq!(identity.target().schema.columns, orders().columns);
+    let (table, origin) = (orders().id.clone(), origin());
+    let meta = RowMeta { op: Op::Read, table: &table, origin: &origin };
+    let row = row(1, "a", "1.00");
+    let out = identity.apply(&row, &meta).unwrap().unwrap();
+    assert_eq!(out.as_bytes().as_ptr(), row.as_bytes().as_ptr());
+    // filtered only
+    let filtered = bound(&flow(vec![filter("id = 1")]));
+    assert!(!filtered.is_identity() && filtered.filters());
+    let out = filtered.apply(&row, &meta).unwrap().unwrap();
+    assert_eq!(out.as_bytes().as_ptr(), row.as_bytes().as_ptr());
+    // renamed only
+    assert!(bound(&flow(vec![rename(&[("status", "state")])])).is_identity());
+    assert!(bound(&flow(vec![select(&["*"])])).is_identity());
+    assert!(!bound(&flow(vec![select(&["id", "amount", "status", "note"])])).is_identity());
+}
+
+#[test]
+fn the_output_schema_keeps_what_is_known_of_plain_columns() {
+    let flow = FlowPlan {
+        target: TargetName::Fixed("big_orders".into()),
+        ..flow(vec![
+            FlowOp::Select(vec![
+                star(&["status"]),
+                SelectItem::Expr(named("amount * 1.19 as gross")),
+                SelectItem::Expr(named("upper(status) as status_text")),
+                SelectItem::Expr(named("id as same")),
+            ]),
+            extend(&["meta.table as shard"]),
+            FlowOp::Drop(columns(&["amount"])),
+            rename(&[("id", "order_id")]),
+        ])
+    };
+    let bound = bound(&flow);
+    let target = bound.target();
+    assert_eq!((target.name.as_str(), &target.key), ("big_orders", &vec![0]));
+    let schema = &target.schema;
+    assert_eq!((&schema.id, schema.version), (&TableId::new("dw", "big_orders"), 3));
+    assert_eq!((&schema.primary_key, schema.comment.as_str()), (&vec![0], "orders of the shop"));
+    let shape: Vec<_> = schema.columns.iter().map(|c| (&*c.name, c.ty.to_string(), c.nullable)).collect();
+    assert_eq!(
+        shape,
+        [
+            ("order_id", "int".to_owned(), false),
+            ("note", "varchar(20)".to_owned(), true),
+            ("gross", "decimal(13,4)".to_owned(), true),
+            ("status_text", "varchar(9)".to_owned(), true),
+            ("same", "int".to_owned(), false),
+            ("shard", "varchar(64)".to_owned(), false),
+        ]
+    );
+    let note = &schema.columns[1];
+    assert_eq!((note.default.as_deref(), note.comment.as_str()), (Some("'x'"), "free text"));
+    assert!(note.invisible);
+    assert_eq!(bound.passthrough(), [Some(0), Some(3), None, None, Some(0), None]);
+    assert_eq!(
+        changes(&bound, Op::Insert, None, Some(row(1, "a", "2.00"))),
+        ["+ (1) = (1, NULL, 2.3800, \"A\", 1, \"orders\")"]
+    );
+}
+
+#[test]
+fn operators_see_the_columns_of_the_ones_before() {
+    let ops = vec![
+        extend(&["amount * 2 as amount2", "amount + 1 as amount1"]),
+        filter("amount2 > amount1"),
+        select(&["id", "amount2 + amount1 as total"]),
+        filter("total < 100"),
+    ];
+    let flow = bound(&flow(ops));
+    assert_eq!(changes(&flow, Op::Insert, None, Some(row(1, "a", "2.00"))), ["+ (1) = (1, 7.00)"]);
+    assert!(changes(&flow, Op::Insert, None, Some(row(1, "a", "0.50"))).is_empty());
+    assert!(changes(&flow, Op::Insert, None, Some(row(1, "a", "50.00"))).is_empty());
+}
+
+#[test]
+fn two_columns_can_change_names() {
+    let flow = bound(&flow(vec![rename(&[("status", "note"), ("note", "status")])]));
+    let names: Vec<_> = flow.target().schema.columns.iter().map(|c| c.name.to_string()).collect();
+    assert_eq!(names, ["id", "note", "amount", "status"]);
+}
+
+#[test]
+fn keys_are_stated_or_inherited() {
+    assert_eq!(bound(&keyed(vec![], &["status", "ID"])).target().key, [1, 0]);
+    assert_eq!(bound(&flow(vec![select(&["status", "id as order_id"])])).target().key, [1]);
+    assert_eq!(refused(&keyed(vec![], &["stauts"])), [codes::UNKNOWN_COLUMN]);
+    assert_eq!(refused(&keyed(vec![], &["id", "Id"])), [codes::DUPLICATE_COLUMN]);
+    assert_eq!(refused(&keyed(vec![], &[])), [codes::NO_KEY]);
+    assert_eq!(refused(&flow(vec![select(&["status"])])), [codes::NO_KEY]);
+    // a computed column is no copy of the key, whatever its name
+    assert_eq!(refused(&flow(vec![select(&["id + 0 as id"])])), [codes::NO_KEY]);
+    let mut keyless = (*orders()).clone();
+    keyless.primary_key.clear();
+    let keyless = Arc::new(keyless);
+    let diagnostics = BoundFlow::bind(&flow(vec![]), &keyless).unwrap_err();
+    assert_eq!(diagnostics[0].headline, "table \"shop.orders\" has no primary key");
+    assert!(diagnostics[0].help[0].contains("key (...)"));
+    assert_eq!(diagnostics[0].labels[0].span, 1000..1010);
+    assert!(BoundFlow::bind(&keyed(vec![], &["status"]), &keyless).is_ok());
+    // a unique key of columns that cannot be NULL does as well
+    let mut unique = (*keyless).clone();
+    unique.unique_keys = vec![vec![1], vec![0]];
+    assert_eq!(BoundFlow::bind(&flow(vec![]), &Arc::new(unique)).unwrap().target().key, [0]);
+}
+
+#[test]
+fn mistakes_are_found_together_and_once_each() {
+    let ops = vec![
+        filter("amuont > 1"),
+        select(&["id", "uper(status) as status_text", "id as ID", "amount"]),
+        // uses a column that has been refused
+        filter("status_text = 'PAID'"),
+        FlowOp::Drop(columns(&["nothing"])),
+        rename(&[("amount", "id")]),
+    ];
+    assert_eq!(
+        refused(&flow(ops)),
+        [
+            codes::UNKNOWN_COLUMN,
+            codes::UNKNOWN_FUNCTION,
+            codes::DUPLICATE_COLUMN,
+            codes::UNKNOWN_COLUMN,
+            codes::DUPLICATE_COLUMN,
+        ]
+    );
+    assert_eq!(refused(&flow(vec![extend(&["1 as status"])])), [codes::DUPLICATE_COLUMN]);
+    let star = FlowOp::Select(vec![SelectItem::Expr(named("id")), star(&[])]);
+    let diagnostics = BoundFlow::bind(&flow(vec![star]), &orders()).unwrap_err();
+    assert_eq!(diagnostics.iter().map(|d| d.code).collect::<Vec<_>>(), [codes::DUPLICATE_COLUMN]);
+    assert!(!diagnostics[0].labels[0].span.is_empty());
+}
+
+#[test]
+fn a_mistake_that_many_tables_show_is_reported_once() {
+    let table = |n: u32| {
+        let mut schema = (*orders()).clone();
+        schema.id = TableId::new("shop", format!("orders_{n}"));
+        Arc::new(schema)
+    };
+    let tables: Vec<_> = (0..3).map(table).chain([orders()]).collect();
+    let mut flow = flow(vec![filter("amuont > 1")]);
+    flow.tables.table = NamePattern::regex("orders_[0-9]+").unwrap();
+    let found = check_flow(&flow, &tables);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].notes, ["the same holds for 2 other tables"]);
+    flow.ops.clear();
+    assert!(check_flow(&flow, &tables).is_empty());
+}
+
+#[test]
+fn what_rows_show_at_run_time_has_table_and_row() {
+    let at = |flow: &BoundFlow, before, after, op| {
+        let mut out = Vec::new();
+        let error = flow.changes(&change(op, before, after), &origin(), 2, &mut out).unwrap_err();
+        assert!(out.is_empty());
+        assert!(!error.is_transient());
+        error
+    };
+    let flow = bound(&keyed(vec![], &["id", "note"]));
+    let error = at(&flow, None, Some(row(1, "a", "1.00")), Op::Insert);
+    assert_eq!(error.code(), codes::KEY_COLUMN_NULL);
+    let text = error.to_string();
+    assert!(text.contains("the key column \"note\" of target table \"orders\" is NULL"), "{text}");
+    assert!(text.contains("table \"shop.orders\", at binlog.000007:154, GTID 3e11fa47"), "{text}");
+    assert!(text.contains("row (1, \"a\", 1.00, NULL)"), "{text}");
+
+    let overflow = bound(&self::flow(vec![extend(&["id * 9223372036854775807 as big"])]));
+    let error = at(&overflow, None, Some(row(2, "a", "1.00")), Op::Insert);
+    assert_eq!(error.code(), codes::OUT_OF_RANGE);
+    assert_eq!(error.diagnostic().labels[0].span, 0..24);
+    assert!(error.to_string().contains("row (2"));
+
+    let identity = bound(&self::flow(vec![]));
+    let partial = Row::pack([Value::Int(1), Value::Absent, Value::Absent, Value::Absent]);
+    for (before, after, op) in [
+        (None, Some(partial.clone()), Op::Insert),
+        (Some(partial.clone()), Some(row(1, "a", "1.00")), Op::Update),
+        (Some(partial), None, Op::Delete),
+        (None, Some(row(1, "a", "1.00")), Op::Update),
+        (None, None, Op::Delete),
+        (None, None, Op::Insert),
+    ] {
+        assert_eq!(at(&identity, before, after, op).code(), codes::PARTIAL_IMAGE);
+    }
+    let short = Row::pack([Value::Int(1)]);
+    assert_eq!(at(&identity, None, Some(short), Op::Insert).code(), codes::STRUCTURE_DIFFERS);
+}
+
+#[test]
+fn case_71_names_come_from_the_source_a_name_or_a_template() {
+    let template = |text: &str| {
+        // `a{b}c`
+        let mut parts = Vec::new();
+        for (i, piece) in text.split(['{', '}']).enumerate() {
+            parts.push(if i % 2 == 0 {
+                TemplatePart::Text(piece.to_owned())
+            } else {
+                TemplatePart::Group(piece.to_owned())
+            });
+        }
+        TargetName::Template(parts)
+    };
+    let regex = |text: &str| TablePattern {
+        database: Some(NamePattern::regex("(?<region>[a-z]+)_shop").unwrap()),
+        table: NamePattern::regex(text).unwrap(),
+    };
+    let name = |tables: TablePattern, target, table: &str| {
+        let flow = FlowPlan { tables, target, ..flow(vec![]) };
+        target_name(&flow, &TableId::new("eu_shop", table)).map_err(|d| d.code)
+    };
+    let any = || TablePattern { database: None, table: NamePattern::glob("*") };
+    assert_eq!(name(any(), TargetName::SameAsSource, "orders"), Ok("orders".into()));
+    assert_eq!(name(any(), TargetName::Fixed("all".into()), "orders_1"), Ok("all".into()));
+    assert_eq!(name(any(), template("ods_{table}"), "orders"), Ok("ods_orders".into()));
+    assert_eq!(name(any(), template("{database}__{table}"), "orders"), Ok("eu_shop__orders".into()));
+    let v2 = || regex("(?<t>.*)_v2");
+    assert_eq!(name(v2(), template("ods_{t}"), "orders_v2"), Ok("ods_orders".into()));
+    assert_eq!(name(v2(), template("{region}_{t}"), "orders_v2"), Ok("eu_orders".into()));
+    // a swap of two names
+    let swap = || regex("(?<a>[a-z]+)_(?<b>[a-z]+)");
+    assert_eq!(name(swap(), template("{b}_{a}"), "old_new"), Ok("new_old".into()));
+    // a group hides the word
+    assert_eq!(name(regex("x_(?<table>.*)"), template("{table}"), "x_orders"), Ok("orders".into()));
+    // a group that caught nothing
+    assert_eq!(name(regex("(?<t>a)|b"), template("{t}"), "b"), Err(codes::TEMPLATE_GROUP));
+    assert_eq!(name(v2(), template("ods_{tt}"), "orders_v2"), Err(codes::TEMPLATE_GROUP));
+
+    let mut unknown = flow(vec![]);
+    unknown.target = template("ods_{x}");
+    assert_eq!(refused(&unknown), [codes::TEMPLATE_GROUP]);
+}
+
+#[test]
+fn case_71_many_to_one_keeps_shards_apart_by_their_name() {
+    let flow = FlowPlan {
+        target: TargetName::Fixed("orders".into()),
+        key: Some(vec!["shard".into(), "id".into()]),
+        ..flow(vec![extend(&["meta.table as shard"])])
+    };
+    let mut shard = (*orders()).clone();
+    shard.id = TableId::new("shop", "orders_7");
+    let bound = BoundFlow::bind(&flow, &Arc::new(shard)).unwrap();
+    assert_eq!(bound.target().key, [4, 0]);
+    assert_eq!(
+        changes(&bound, Op::Delete, Some(row(1, "a", "1.00")), None),
+        ["- (\"orders_7\", 1) was (1, \"a\", 1.00, NULL, \"orders_7\")"]
+    );
+}
+
+#[test]
+fn generated_columns_are_copied_like_others() {
+    let mut schema = (*orders()).clone();
+    schema.columns[2].generated = Some(Generated { expression: "`id` * 2".into(), stored: false });
+    let bound = BoundFlow::bind(&flow(vec![]), &Arc::new(schema.clone())).unwrap();
+    assert_eq!(bound.target().schema.columns, schema.columns);
+}
