@@ -226,7 +226,7 @@ fn fits(value: &Value<'_>, ty: &ColumnType) -> bool {
             text.split_once('.').map_or(0, |(_, f)| f.len()) == usize::from(*scale)
         }
         (Value::Float(_), ColumnType::Float { .. }) | (Value::Double(_), ColumnType::Double { .. }) => true,
-        (Value::Text(_), t) => t.charset().is_some(),
+        (Value::Text(_), ColumnType::Char { .. } | ColumnType::VarChar { .. } | ColumnType::Text { .. }) => true,
         (Value::Enum { .. }, ColumnType::Enum { .. }) | (Value::Set { .. }, ColumnType::Set { .. }) => true,
         (Value::Date(_), ColumnType::Date) | (Value::Time(_), ColumnType::Time { .. }) => true,
         (Value::DateTime(_), ColumnType::DateTime { .. }) => true,

@@ -427,7 +427,11 @@ impl Driver {
     async fn finish(&mut self, candidate: Option<(Tick, CaptureState)>, _ended: Ended) -> Result<()> {
         let Some((tick, state)) = candidate else { return Ok(()) };
         loop {
-            if *self.committed.borrow_and_update() >= tick {
+            let committed = *self.committed.borrow_and_update();
+            self.status.update(|s| s.committed = committed);
+            if committed >= tick {
+                self.show(&Open::new(tick + 1));
+                self.status.update(|s| s.caught_up = true);
                 return self.checkpoint(tick, state);
             }
             if self.committed.changed().await.is_err() {

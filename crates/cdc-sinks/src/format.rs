@@ -341,3 +341,141 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cdc_core::schema::{Charset, ColumnType, IntWidth, TableId, TableSchema};
+    use cdc_core::value::{Date, DateTime, Time, Timestamp};
+    use std::sync::Arc;
+
+    fn json(value: Value<'_>, fsp: u8) -> String {
+        let mut out = Vec::new();
+        push_json(&mut out, &value, fsp);
+        let text = String::from_utf8(out).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+        text
+    }
+
+    #[test]
+    fn values_are_encoded_as_documented() {
+        let date = Date { year: 2026, month: 1, day: 31 };
+        let at = DateTime { date, hour: 1, minute: 2, second: 3, micro: 450_000 };
+        for (value, fsp, text) in [
+            (Value::Null, 0, "null"),
+            (Value::Int(i64::MIN), 0, "-9223372036854775808"),
+            (Value::UInt(u64::MAX), 0, "18446744073709551615"),
+            (Value::Float(0.1), 0, "0.1"),
+            (Value::Float(f32::MAX), 0, "3.4028235e38"),
+            (Value::Float(f32::MIN_POSITIVE), 0, "1.1754944e-38"),
+            (Value::Double(f64::MAX), 0, "1.7976931348623157e308"),
+            (Value::Double(-0.0), 0, "-0"),
+            (Value::Double(f64::NAN), 0, "null"),
+            (Value::Decimal("-1.50".into()), 0, "\"-1.50\""),
+            (Value::Date(date), 0, "\"2026-01-31\""),
+            (Value::Time(Time { micros: -10_000 }), 2, "\"-00:00:00.01\""),
+            (Value::DateTime(at), 3, "\"2026-01-31 01:02:03.450\""),
+            (Value::Timestamp(Timestamp { micros: 1_000_000 }), 0, "\"1970-01-01 00:00:01\""),
+            (Value::Year(2026), 0, "2026"),
+            (Value::Bit(5), 0, "5"),
+            (Value::Enum { index: 1, label: "a\"b".into() }, 0, "\"a\\\"b\""),
+            (Value::Set { bits: 3, labels: "a,b".into() }, 0, "\"a,b\""),
+            (Value::Text("é\n\u{1}\\🙂\0".into()), 0, "\"é\\n\\u0001\\\\🙂\\u0000\""),
+            (Value::Bytes(vec![0, 255, 16, 32].into()), 0, "\"AP8QIA==\""),
+            (Value::Geometry(vec![1, 2].into()), 0, "\"AQI=\""),
+            (Value::Vector(vec![1, 2, 3].into()), 0, "\"AQID\""),
+            (Value::Json("{\"a\": [1.50, null]}".into()), 0, "{\"a\": [1.50, null]}"),
+            (Value::Json("[1,\n2]".into()), 0, "[1, 2]"),
+            (Value::Json("{".into()), 0, "\"{\""),
+        ] {
+            assert_eq!(json(value.clone(), fsp), text, "{value:?}");
+        }
+    }
+
+    fn table() -> Arc<TargetTable> {
+        let id = ColumnType::Int { width: IntWidth::Int, unsigned: false };
+        let columns = vec![
+            Column::new("id", id).not_null(),
+            Column::new("at", ColumnType::DateTime { fsp: 1 }),
+            Column::new("a \"b\"", ColumnType::VarChar { length: 9, charset: Charset::utf8mb4() }),
+        ];
+        let schema = TableSchema {
+            id: TableId::new("shop", "orders_1"),
+            version: 1,
+            columns,
+            primary_key: vec![0],
+            unique_keys: Vec::new(),
+            charset: Charset::utf8mb4(),
+            comment: String::new(),
+        };
+        Arc::new(TargetTable { name: "orders".into(), schema: Arc::new(schema), key: vec![0] })
+    }
+
+    fn lines(format: &str) -> String {
+        let table = table();
+        let row = |text: &'static str| {
+            Row::pack([Value::Int(7), Value::DateTime(DateTime::default()), Value::Text(text.into())])
+        };
+        let change = |tick, op, source_op, before, row| TargetChange {
+            tick,
+            ordinal: 0,
+            op,
+            source_op,
+            key: Row::pack([Value::Int(7)]),
+            row,
+            before,
+            origin: (tick > 1) as u32,
+        };
+        let origins: Arc<[Origin]> = Arc::new([
+            Origin { timestamp_micros: 1_500, snapshot: true, file: "log.1".into(), offset: 4, gtid: "".into() },
+            Origin { timestamp_micros: 2_000, snapshot: false, file: "log.2".into(), offset: 9, gtid: "u:5".into() },
+        ]);
+        let minimal = Row::pack([Value::Int(7), Value::Absent, Value::Null]);
+        let changes = vec![
+            change(1, TargetOp::Upsert, Op::Read, None, Some(row("x"))),
+            change(2, TargetOp::Upsert, Op::Update, Some(row("x")), Some(row("y"))),
+            change(3, TargetOp::Delete, Op::Update, None, None),
+            change(3, TargetOp::Delete, Op::Delete, Some(minimal), None),
+        ];
+        let mut formatter = Formatter::new(format);
+        formatter.pipeline = "p".into();
+        formatter.now = || 99;
+        let mut out = Vec::new();
+        formatter.schema_change(&TargetSchemaChange::AddColumn {
+            table: "orders".into(),
+            column: table.schema.columns[2].clone(),
+        });
+        formatter.batch(&mut out, &TargetBatch { table: table.clone(), origins, changes });
+        formatter.schema_change(&TargetSchemaChange::TruncateTable { table: "orders".into() });
+        formatter.schema_changes(&mut out, 4);
+        let text = String::from_utf8(out).unwrap();
+        for line in text.lines() {
+            serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+        text.replace(env!("CARGO_PKG_VERSION"), "V")
+    }
+
+    #[test]
+    fn debezium_lines() {
+        let expected = r#"{"schema_change":"add_column","table":"orders","column":{"name":"a \"b\"","type":"varchar(9)","nullable":true,"default":null},"tick":1}
+{"before":null,"after":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"x"},"source":{"version":"V","connector":"mysql","name":"p","ts_ms":1,"snapshot":"true","db":"shop","table":"orders_1","gtid":null,"file":"log.1","pos":4},"op":"r","ts_ms":99,"target":"orders","tick":1}
+{"before":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"x"},"after":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"y"},"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"u","ts_ms":99,"target":"orders","tick":2}
+{"before":{"id":7},"after":null,"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"d","ts_ms":99,"target":"orders","tick":3}
+{"before":{"id":7,"a \"b\"":null},"after":null,"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"d","ts_ms":99,"target":"orders","tick":3}
+{"schema_change":"truncate_table","table":"orders","tick":4}
+"#;
+        assert_eq!(lines("debezium-json"), expected);
+    }
+
+    #[test]
+    fn plain_lines() {
+        let expected = r#"{"schema_change":"add_column","table":"orders","column":{"name":"a \"b\"","type":"varchar(9)","nullable":true,"default":null},"tick":1}
+{"tick":1,"table":"orders","op":"upsert","key":{"id":7},"row":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"x"}}
+{"tick":2,"table":"orders","op":"upsert","key":{"id":7},"row":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"y"}}
+{"tick":3,"table":"orders","op":"delete","key":{"id":7},"row":null}
+{"tick":3,"table":"orders","op":"delete","key":{"id":7},"row":null}
+{"schema_change":"truncate_table","table":"orders","tick":4}
+"#;
+        assert_eq!(lines("plain"), expected);
+    }
+}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use cdc_core::connector::{Comparison, TargetReader};
+use cdc_core::connector::Comparison;
 use cdc_core::schema::{Charset, Column, ColumnType, LobSize};
 use cdc_core::value::{Date, DateTime, Time, Timestamp, Value};
 use cdc_core::{Row, codes};

@@ -194,7 +194,7 @@ fn a_type_changes_with_the_values_that_are_there() {
     user(folder.path())
         .execute_batch(
             "CREATE INDEX by_note ON orders (note);
-             CREATE TABLE log (id INT);
+             CREATE TABLE log (id BLOB);
              CREATE TRIGGER watch AFTER INSERT ON orders BEGIN INSERT INTO log VALUES (new.id); END;
              CREATE VIEW seen AS SELECT id, price FROM orders;",
         )

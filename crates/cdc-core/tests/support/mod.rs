@@ -130,7 +130,7 @@ pub fn row() -> Vec<Value<'static>> {
 
 /// Parses an expression; panics where it is malformed, since tests are not.
 pub fn parse(text: &str) -> Expr {
-    let mut parser = Parser { tokens: tokens(text), at: 0 };
+    let mut parser = Parser { tokens: tokens(text), at: 0, end: text.len() };
     let expr = parser.expr(0);
     assert_eq!(parser.at, parser.tokens.len(), "all of `{text}` is an expression");
     expr
@@ -225,6 +225,8 @@ fn tokens(text: &str) -> Vec<(Token, usize)> {
 struct Parser {
     tokens: Vec<(Token, usize)>,
     at: usize,
+    /// The length of the text.
+    end: usize,
 }
 
 impl Parser {
@@ -249,7 +251,7 @@ impl Parser {
     }
 
     fn make(&self, kind: ExprKind, start: usize) -> Expr {
-        Expr { kind, span: start..self.tokens.get(self.at).map_or(start + 1, |t| t.1) }
+        Expr { kind, span: start..self.tokens.get(self.at).map_or(self.end, |t| t.1) }
     }
 
     fn binary(&self) -> Option<(BinaryOp, u8)> {

@@ -6,7 +6,7 @@
 
 use crate::record::{Record, Routed, worker_of};
 use crate::render::{Failure, Records};
-use cdc_core::event::{Batch, Change};
+use cdc_core::event::{Batch, Change, Op};
 use cdc_core::plan::program::{BoundFlow, RowMeta, Stage};
 use cdc_core::plan::{FlowOp, FlowPlan, Plan};
 use cdc_core::schema::TableSchema;
@@ -147,9 +147,13 @@ fn run(bound: &mut Bound<Stage>, op: &FlowOp, batch: &Batch) -> Result<Option<Ba
             Some(row) => stage.apply(row, &meta)?,
             None => None,
         };
-        if before.is_some() || after.is_some() {
-            changes.push(Change { before, after, ..change.clone() });
-        }
+        let op = match (&before, &after, change.op) {
+            (None, None, _) => continue,
+            (None, Some(_), Op::Update) => Op::Insert,
+            (Some(_), None, Op::Update) => Op::Delete,
+            (_, _, op) => op,
+        };
+        changes.push(Change { op, before, after, ..change.clone() });
     }
     if changes.is_empty() {
         return Ok(None);

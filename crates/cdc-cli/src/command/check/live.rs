@@ -6,7 +6,7 @@ use crate::surroundings::PipelineFile;
 use cdc_core::catalog::Surroundings;
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::check_flow;
-use cdc_core::plan::{Plan, SourcePlan};
+use cdc_core::plan::{OptionValue, Plan, SourcePlan};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::{Error, Result, codes};
 use cdc_mysql::capture::discover;
@@ -57,7 +57,11 @@ pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
 
 fn ask(live: &mut Live, source: &SourcePlan) -> Result<()> {
     let config = Config::from_options(&source.options)?;
-    live.address = format!("{}:{}", config.host, config.port);
+    live.address = match source.options.0.get("url") {
+        // from the environment, so never shown
+        Some(OptionValue::Secret(_)) => "***".to_owned(),
+        _ => format!("{}:{}", config.host, config.port),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -961,6 +961,9 @@ fn literal(value: &Value<'static>, span: &Span) -> BoundExpr {
     let value = match value {
         // absence is of row images, not of literals
         Value::Absent => Value::Null,
+        // a literal is signed where that holds it, and a text whatever it was made from
+        Value::UInt(v) => i64::try_from(*v).map_or(Value::UInt(*v), Value::Int),
+        Value::Enum { label: text, .. } | Value::Set { labels: text, .. } => Value::Text(text.clone()),
         Value::Decimal(text) => match Decimal::parse(text) {
             Some(decimal) => Value::Decimal(decimal.to_text().into()),
             None => Value::Null,
