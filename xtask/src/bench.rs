@@ -115,7 +115,7 @@ impl Bench {
             let start = Instant::now();
             let status = Command::new(&self.program)
                 .current_dir(workspace_dir())
-                .args(["check", "examples/shop/shop.cdc"])
+                .args(["check", "examples/shop.cdc"])
                 .env("CDC_PASSWORD", "cdc")
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())

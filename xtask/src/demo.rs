@@ -15,7 +15,7 @@ use crate::child::Guarded;
 use crate::tidy::cargo;
 use crate::{say, servers};
 
-const PIPELINE: &str = "examples/shop/shop.cdc";
+const PIPELINE: &str = "examples/shop.cdc";
 
 /// How long a run may take to catch up before the demo gives up on it.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -6,6 +6,7 @@ mod support;
 use cdc_core::event::Op;
 use cdc_core::expr::eval::{RowMeta, bind};
 use cdc_core::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, UnaryOp};
+use cdc_core::schema::IntWidth;
 use cdc_core::value::{Date, DateTime, Time, Timestamp};
 use cdc_core::{ColumnType, TableId, TableSchema, Value, codes};
 
@@ -98,6 +99,7 @@ impl Random {
         }
         match ty {
             ColumnType::Int { unsigned: true, .. } => Value::UInt(self.next()),
+            ColumnType::Int { width: IntWidth::Int, .. } => Value::Int(i64::from(self.integer() as i32)),
             ColumnType::Int { .. } => Value::Int(self.integer()),
             ColumnType::Decimal { scale: 0, .. } => Value::Decimal("99999999999999999999999999999999999999".into()),
             ColumnType::Decimal { .. } => Value::Decimal(self.pick(&["0.00", "-12.50", "99999999.99"]).into()),
@@ -113,7 +115,11 @@ impl Random {
             ColumnType::Timestamp { .. } => {
                 Value::Timestamp(Timestamp { micros: self.pick(&[0, 1_000_000, 2_147_483_647_999_999]) })
             }
-            ColumnType::Enum { .. } => Value::Enum { index: 2, label: "paid".into() },
+            ColumnType::Enum { labels, .. } => {
+                let index = self.below(labels.len() + 1);
+                let label = index.checked_sub(1).map_or(String::new(), |i| labels[i].to_string());
+                Value::Enum { index: index as u16, label: label.into() }
+            }
             ColumnType::Set { .. } => Value::Set { bits: 5, labels: "x,z".into() },
             ColumnType::Json => Value::Json("[1]".into()),
             ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => {
@@ -121,6 +127,9 @@ impl Random {
             }
             ColumnType::Geometry { .. } => Value::Geometry(vec![0; 25].into()),
             ColumnType::Vector { .. } => Value::Vector(vec![0; 8].into()),
+            ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
+                Value::Text(self.text().chars().take(*length as usize).collect::<String>().into())
+            }
             _ => Value::Text(self.text().into()),
         }
     }
@@ -220,20 +229,29 @@ impl Random {
 fn fits(value: &Value<'_>, ty: &ColumnType) -> bool {
     match (value, ty) {
         (Value::Null, _) => true,
+        (Value::Int(v), ColumnType::Int { width: IntWidth::Int, unsigned: false }) => i32::try_from(*v).is_ok(),
         (Value::Int(_), ColumnType::Int { unsigned, .. }) => !unsigned,
         (Value::UInt(_), ColumnType::Int { unsigned, .. }) => *unsigned,
-        (Value::Decimal(text), ColumnType::Decimal { scale, .. }) => {
-            text.split_once('.').map_or(0, |(_, f)| f.len()) == usize::from(*scale)
+        (Value::Decimal(text), ColumnType::Decimal { precision, scale, .. }) => {
+            let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+            let whole = whole.trim_start_matches(['-', '0']);
+            text.ends_with(|c: char| c.is_ascii_digit())
+                && fraction.len() == usize::from(*scale)
+                && whole.len() <= usize::from(precision - scale)
         }
         (Value::Float(_), ColumnType::Float { .. }) | (Value::Double(_), ColumnType::Double { .. }) => true,
-        (Value::Text(_), ColumnType::Char { .. } | ColumnType::VarChar { .. } | ColumnType::Text { .. }) => true,
+        (Value::Text(text), ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. }) => {
+            text.chars().count() <= *length as usize
+        }
+        (Value::Text(_), ColumnType::Text { .. }) => true,
         (Value::Enum { .. }, ColumnType::Enum { .. }) | (Value::Set { .. }, ColumnType::Set { .. }) => true,
         (Value::Date(_), ColumnType::Date) | (Value::Time(_), ColumnType::Time { .. }) => true,
         (Value::DateTime(_), ColumnType::DateTime { .. }) => true,
         (Value::Timestamp(_), ColumnType::Timestamp { .. }) => true,
         (Value::Year(_), ColumnType::Year) | (Value::Bit(_), ColumnType::Bit { .. }) => true,
         (Value::Json(_), ColumnType::Json) | (Value::Geometry(_), ColumnType::Geometry { .. }) => true,
-        (Value::Bytes(_), ColumnType::VarBinary { .. } | ColumnType::Blob { .. }) => true,
+        (Value::Bytes(bytes), ColumnType::VarBinary { length }) => bytes.len() <= *length as usize,
+        (Value::Bytes(_), ColumnType::Blob { .. }) => true,
         (Value::Vector(_), ColumnType::Vector { .. }) => true,
         _ => false,
     }

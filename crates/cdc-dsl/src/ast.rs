@@ -494,6 +494,8 @@ pub enum ExprKind {
     Unary(UnaryOp, Box<Expr>),
     /// `a + b` and the like.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `a || b`: already reported, and means nothing.
+    Bars(Box<Expr>, Box<Expr>),
     /// `x is [not] null`.
     IsNull {
         /// x.
@@ -599,7 +601,7 @@ impl Expr {
             | ExprKind::IsTruth { operand: x, .. }
             | ExprKind::Cast(x, _)
             | ExprKind::Collate(x, _) => vec![x],
-            ExprKind::Binary(_, a, b) => vec![a, b],
+            ExprKind::Binary(_, a, b) | ExprKind::Bars(a, b) => vec![a, b],
             ExprKind::Between { operand, low, high, .. } => vec![operand, low, high],
             ExprKind::In { operand, list, .. } => std::iter::once(&**operand).chain(list).collect(),
             ExprKind::Like { operand, pattern, .. } => vec![operand, pattern],

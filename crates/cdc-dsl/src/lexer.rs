@@ -93,6 +93,7 @@ impl Lexer<'_> {
             start: self.at,
             end: self.at + length,
             first_on_line: !self.line_has_token,
+            unclosed: false,
             column_one: self.at == self.line_start,
         });
         self.line_has_token = true;
@@ -111,7 +112,11 @@ impl Lexer<'_> {
             && name.end == dot.start
             && matches!(
                 name.kind,
-                TokenKind::Word | TokenKind::Quoted | TokenKind::Star | TokenKind::Question | TokenKind::Regex
+                TokenKind::Word
+                    | TokenKind::Quoted
+                    | TokenKind::Star
+                    | TokenKind::Question
+                    | TokenKind::Regex
             )
     }
 
@@ -124,7 +129,9 @@ impl Lexer<'_> {
             '/' if self.after_name_dot() => self.regex(),
             '$' => self.param(),
             '0'..='9' if !self.after_name_dot() => self.number(),
-            '.' if !self.after_name() && self.text[self.at + 1..].starts_with(|c: char| c.is_ascii_digit()) => {
+            '.' if !self.after_name()
+                && self.text[self.at + 1..].starts_with(|c: char| c.is_ascii_digit()) =>
+            {
                 self.number();
             }
             c if is_name_char(c) => {
@@ -189,9 +196,10 @@ impl Lexer<'_> {
         match SYMBOLS.iter().find(|(s, _)| self.rest().starts_with(s)) {
             Some((s, kind)) => {
                 if *kind == BarBar {
-                    let d = Diagnostic::error(codes::CONCAT_BARS, "\"||\" is not an operator of this language")
-                        .at(self.at..self.at + 2, "or? concatenation?")
-                        .help("write \"or\" between conditions, \"concat(a, b)\" to join texts");
+                    let d =
+                        Diagnostic::error(codes::CONCAT_BARS, "\"||\" is not an operator of this language")
+                            .at(self.at..self.at + 2, "or? concatenation?")
+                            .help("write \"or\" between conditions, \"concat(a, b)\" to join texts");
                     self.report(d);
                 }
                 self.push(*kind, s.len());
@@ -212,9 +220,10 @@ impl Lexer<'_> {
         } else {
             return false;
         };
-        let d = Diagnostic::error(codes::UNEXPECTED_CHARACTER, format!("\"{mark}\" does not begin a comment"))
-            .at(self.at..self.at + mark.len(), "")
-            .help("write \"-- \": two hyphens and a space, up to the end of the line");
+        let d =
+            Diagnostic::error(codes::UNEXPECTED_CHARACTER, format!("\"{mark}\" does not begin a comment"))
+                .at(self.at..self.at + mark.len(), "")
+                .help("write \"-- \": two hyphens and a space, up to the end of the line");
         self.report(d);
         // line by line, so that the places of lines stay right
         let end = self.at + length;
@@ -259,6 +268,7 @@ impl Lexer<'_> {
     /// A text in quotes, `prefix` bytes before the opening quote.
     fn string(&mut self, prefix: usize, kind: TokenKind) {
         let open = self.at + prefix;
+        let mut unclosed = false;
         let length = match quoted_end(self.text, open) {
             Some(end) if self.closes_here(open, end) => end - self.at,
             _ => {
@@ -268,24 +278,31 @@ impl Lexer<'_> {
                     .at(open..end, "begins here")
                     .help("close it with the quote that it began with");
                 self.report(d);
+                unclosed = true;
                 end - self.at
             }
         };
         let lines = self.text[self.at..self.at + length].rfind('\n').map(|i| self.at + i + 1);
         self.push(kind, length);
+        if let Some(token) = self.out.tokens.last_mut() {
+            token.unclosed = unclosed;
+        }
         if let Some(start) = lines {
             self.line_start = start;
         }
     }
 
     /// A text over several lines is taken as such only if the rest of its last line holds an even number of
-    /// its quotes: else it was a quote that someone forgot, and the next text's beginning is not its end.
+    /// its quotes, and none of its lines looks like code: else it was a quote that someone forgot, and the
+    /// next text's beginning is not its end.
     fn closes_here(&self, open: usize, end: usize) -> bool {
         if !self.text[open..end].contains('\n') {
             return true;
         }
         let quote = &self.text[open..open + 1];
-        self.text[end..self.line_end(end)].matches(quote).count() % 2 == 0
+        let line_end = self.line_end(end);
+        let even = self.text[end..line_end].matches(quote).count().is_multiple_of(2);
+        even && !self.text[open..line_end].lines().skip(1).any(looks_like_code)
     }
 
     fn backticks(&mut self) {
@@ -391,6 +408,16 @@ impl Lexer<'_> {
         self.report(d);
         self.push(TokenKind::Number, length);
     }
+}
+
+/// Does a line look like one of a flow, or like the beginning of a statement?
+fn looks_like_code(line: &str) -> bool {
+    let trimmed = line.trim_start();
+    let first = line.split(|c: char| !is_name_char(c)).next().unwrap_or_default();
+    trimmed.starts_with("|>")
+        || trimmed.starts_with("=>")
+        || ["pipeline", "param", "source", "sink", "view", "test"].contains(&first)
+        || line.starts_with(is_name_char) && line.contains("=>")
 }
 
 /// The end of a text in quotes that opens at `open`: behind the closing quote.

@@ -21,8 +21,8 @@ use cdc_core::diagnostic::{Diagnostic, Severity, codes};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::{CheckpointPlan, Options, Plan, SchemaChangeMode, SinkPlan, SourcePlan};
 use cdc_core::schema::TableSchema;
-use std::sync::Arc;
 pub(crate) use flow::{Context, LoweredFlow};
+use std::sync::Arc;
 pub(crate) use table::exact_table;
 
 /// A source, and what is known of its tables.
@@ -77,7 +77,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
     }
 
     let failed = scope.has_errors() || parse.diagnostics.iter().any(|d| d.severity == Severity::Error);
-    let flows = flows.into_iter().map(|f| f.plan).collect();
+    let flows = flows.into_iter().filter_map(|f| f.plan).collect();
     let plan = (!failed).then(|| Plan {
         name: pipeline.name,
         checkpoint: pipeline.checkpoint,
@@ -142,7 +142,7 @@ struct Pipeline {
     time_zone: String,
 }
 
-fn option(name: &'static str, kind: OptionKind, help: &'static str) -> OptionDescriptor {
+pub(crate) fn option(name: &'static str, kind: OptionKind, help: &'static str) -> OptionDescriptor {
     OptionDescriptor { name, kind, required: false, default: None, help, not_yet: None }
 }
 
@@ -199,9 +199,9 @@ fn pipeline(statements: &[Statement], scope: &mut Scope<'_>) -> Pipeline {
             }
         }
     }
-    let broken = statements.iter().any(
-        |s| matches!(&s.kind, StatementKind::Broken { keyword, .. } if keyword == "pipeline"),
-    );
+    let broken = statements
+        .iter()
+        .any(|s| matches!(&s.kind, StatementKind::Broken { keyword, .. } if keyword == "pipeline"));
     if found.is_none() && !broken {
         scope.report(
             Diagnostic::error(codes::NO_PIPELINE, "the file has no pipeline statement")
@@ -224,7 +224,8 @@ fn pipeline(statements: &[Statement], scope: &mut Scope<'_>) -> Pipeline {
                 _ if first.is_some() => {
                     let headline = "option \"checkpoint\" is given twice";
                     scope.report(
-                        Diagnostic::error(codes::DUPLICATE_OPTION, headline).at(entry.name.span.range(), "again here"),
+                        Diagnostic::error(codes::DUPLICATE_OPTION, headline)
+                            .at(entry.name.span.range(), "again here"),
                     );
                     rest.entries.retain(|e| e.name.span.start != entry.name.span.start);
                 }
@@ -258,7 +259,12 @@ fn pipeline(statements: &[Statement], scope: &mut Scope<'_>) -> Pipeline {
     }
 }
 
-fn check_pipeline_values(scope: &mut Scope<'_>, block: &OptionBlock, options: &Options, checkpoint: &Options) {
+fn check_pipeline_values(
+    scope: &mut Scope<'_>,
+    block: &OptionBlock,
+    options: &Options,
+    checkpoint: &Options,
+) {
     let place = |name: &str| {
         block.entries.iter().find(|e| e.name.text == name).map_or(block.span, |e| e.value.span).range()
     };
@@ -298,8 +304,7 @@ fn connection(connection: &Connection, role: ConnectorRole, scope: &mut Scope<'_
     let word = &connection.connector;
     let role_name = |r| if r == ConnectorRole::Source { "source" } else { "sink" };
     let catalog = scope.catalog;
-    let of_role: Vec<&str> =
-        catalog.connectors.iter().filter(|c| c.role == role).map(|c| c.name).collect();
+    let of_role: Vec<&str> = catalog.connectors.iter().filter(|c| c.role == role).map(|c| c.name).collect();
     let found = catalog.connectors.iter().find(|c| c.name == word.text && c.role == role);
     if let Some(descriptor) = found {
         let owner = format!("connector \"{}\"", word.text);
@@ -351,7 +356,8 @@ fn source(c: &Connection, span: Span, scope: &mut Scope<'_>) -> SourceInfo {
         let place = entry("schema").map_or(c.connector.span, |v| v.span);
         schema_file(&path, place, scope)
     });
-    let schemas = schemas.map(|all| check::covered(&c.name.text, all, tables.as_ref(), entry("tables"), scope));
+    let schemas =
+        schemas.map(|all| check::covered(&c.name.text, all, tables.as_ref(), entry("tables"), scope));
     let (name, connector) = (c.name.text.clone(), c.connector.text.clone());
     let plan = SourcePlan { name, connector, options, span: span.range() };
     SourceInfo { plan, tables, schemas }

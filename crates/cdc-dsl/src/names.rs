@@ -52,7 +52,9 @@ impl<'f> Names<'f> {
                     views += 1;
                     (&v.name, Kind::View(views - 1))
                 }
-                StatementKind::Broken { name: Some(name), keyword } if keyword != "param" => (name, Kind::Broken),
+                StatementKind::Broken { name: Some(name), keyword } if keyword != "param" => {
+                    (name, Kind::Broken)
+                }
                 _ => continue,
             };
             names.define(name, kind, scope);

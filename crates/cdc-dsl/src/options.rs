@@ -176,8 +176,11 @@ fn wrong_type(scope: &mut Scope<'_>, descriptor: &OptionDescriptor, value: &Writ
 fn wrong_value(scope: &mut Scope<'_>, descriptor: &OptionDescriptor, span: Span, shown: &str) {
     let takes = describe(&descriptor.kind);
     scope.report(
-        Diagnostic::error(codes::OPTION_VALUE, format!("{shown} is no value for option \"{}\"", descriptor.name))
-            .at(span.range(), format!("expected {takes}")),
+        Diagnostic::error(
+            codes::OPTION_VALUE,
+            format!("{shown} is no value for option \"{}\"", descriptor.name),
+        )
+        .at(span.range(), format!("expected {takes}")),
     );
 }
 
@@ -214,7 +217,11 @@ fn convert(scope: &mut Scope<'_>, descriptor: &OptionDescriptor, value: &Written
     let result = match (&descriptor.kind, &scalar) {
         (OptionKind::Secret, Scalar::Text(t)) => OptionValue::Secret(t.text.clone()),
         (OptionKind::Text | OptionKind::Path | OptionKind::Url, Scalar::Text(t)) => {
-            if t.secret { OptionValue::Secret(t.text.clone()) } else { OptionValue::Text(t.text.clone()) }
+            if t.secret {
+                OptionValue::Secret(t.text.clone())
+            } else {
+                OptionValue::Text(t.text.clone())
+            }
         }
         (OptionKind::Integer { min, max }, _) => {
             let text = match &scalar {
@@ -345,7 +352,8 @@ fn choice_map(
         _ => {
             let headline = format!("\"{name}\" of option \"{}\" takes a text in quotes", descriptor.name);
             scope.report(
-                Diagnostic::error(codes::OPTION_TYPE, headline).at(entry.value.span.range(), found(&entry.value)),
+                Diagnostic::error(codes::OPTION_TYPE, headline)
+                    .at(entry.value.span.range(), found(&entry.value)),
             );
             None
         }

@@ -65,17 +65,12 @@ pub(crate) fn parse(text: &str) -> Parse {
         roles,
         diagnostics: lexed.diagnostics,
         nesting: 0,
+        silent: false,
     };
     let file = parser.file();
     let mut diagnostics = parser.diagnostics;
     diagnostics.sort_by_key(|d| d.labels.first().map_or(0, |l| l.span.start));
-    Parse {
-        file,
-        tokens: parser.tokens,
-        comments: lexed.comments,
-        roles: parser.roles,
-        diagnostics,
-    }
+    Parse { file, tokens: parser.tokens, comments: lexed.comments, roles: parser.roles, diagnostics }
 }
 
 /// Reads a single value of an option, as it would be written; `None` if it is none.
@@ -85,8 +80,15 @@ pub(crate) fn parse_option_value(text: &str) -> Option<crate::ast::OptionValue> 
         return None;
     }
     let roles = vec![Role::Plain; lexed.tokens.len()];
-    let mut parser =
-        Parser { text, tokens: lexed.tokens, at: 0, roles, diagnostics: Vec::new(), nesting: 0 };
+    let mut parser = Parser {
+        text,
+        tokens: lexed.tokens,
+        at: 0,
+        roles,
+        diagnostics: Vec::new(),
+        nesting: 0,
+        silent: false,
+    };
     let value = parser.option_value().ok()?;
     (parser.kind() == TokenKind::End && parser.diagnostics.is_empty()).then_some(value)
 }
@@ -98,6 +100,8 @@ pub(crate) struct Parser<'a> {
     roles: Vec<Role>,
     diagnostics: Vec<Diagnostic>,
     nesting: usize,
+    /// The last failure was not reported, since it follows from one that was.
+    silent: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -210,28 +214,34 @@ impl<'a> Parser<'a> {
     // Reporting.
 
     fn report(&mut self, code: Code, headline: impl Into<String>, span: Span, label: &str) {
+        self.silent = false;
         self.diagnostics.push(Diagnostic::error(code, headline).at(span.range(), label));
     }
 
     /// Adds to the last report.
     fn help(&mut self, line: &str) {
-        if let Some(last) = self.diagnostics.last_mut() {
+        if let Some(last) = self.diagnostics.last_mut().filter(|_| !self.silent) {
             last.help.push(line.to_owned());
         }
     }
 
     /// Adds a place to the last report.
     fn label(&mut self, span: Span, message: &str) {
-        if let Some(last) = self.diagnostics.last_mut() {
+        if let Some(last) = self.diagnostics.last_mut().filter(|_| !self.silent) {
             *last = last.clone().at(span.range(), message);
         }
     }
 
-    /// Reports that the present token is not what it should be, unless it was reported by the lexer.
+    /// Reports that the present token is not what it should be, unless that follows from what the lexer reported.
     fn unexpected(&mut self, expected: &str) -> Fail {
         let token = self.token();
+        // what is missing here is in the text that took the rest of its line with it
+        let follows = self.at > 0 && self.tokens[self.at - 1].unclosed;
+        self.silent = follows || token.kind == TokenKind::Error;
+        if self.silent {
+            return Fail;
+        }
         let headline = match token.kind {
-            TokenKind::Error => return Fail,
             TokenKind::End => format!("unexpected end of the file, expected {expected}"),
             _ => {
                 let text = self.text_of(token);

@@ -185,8 +185,11 @@ impl Renderer<'_> {
 
     /// The lines meant, in the order of the file; a gap between them shows as `...`.
     fn labels(&mut self, labels: &[Label], gutter: usize, main_color: &str) {
-        let mut by_line: Vec<(usize, usize)> =
-            labels.iter().enumerate().map(|(i, l)| (self.lines.line(self.lines.clamp(l.span.start)), i)).collect();
+        let mut by_line: Vec<(usize, usize)> = labels
+            .iter()
+            .enumerate()
+            .map(|(i, l)| (self.lines.line(self.lines.clamp(l.span.start)), i))
+            .collect();
         by_line.sort_unstable();
         self.bar(gutter, None);
         self.out.push('\n');
@@ -250,10 +253,7 @@ impl Renderer<'_> {
 
     fn carets(&mut self, label: &Label, window: &Range<usize>, gutter: usize, mark: char, color: &str) {
         let width = |from: usize, to: usize| {
-            self.lines.text[from..to]
-                .chars()
-                .map(|c| if c == '\t' { TAB } else { shown(c).1 })
-                .sum::<usize>()
+            self.lines.text[from..to].chars().map(|c| if c == '\t' { TAB } else { shown(c).1 }).sum::<usize>()
         };
         let line_start = self.lines.range(self.lines.line(window.start)).start;
         let start = self.lines.clamp(label.span.start).clamp(window.start, window.end);
@@ -261,7 +261,8 @@ impl Renderer<'_> {
         let cut = usize::from(window.start > line_start);
         let indent = " ".repeat(cut + width(window.start, start));
         let marks = mark.to_string().repeat(width(start, end).max(1));
-        let message = if label.message.is_empty() { String::new() } else { format!(" {}", one_line(&label.message)) };
+        let message =
+            if label.message.is_empty() { String::new() } else { format!(" {}", one_line(&label.message)) };
         let painted = self.paint(color, &format!("{marks}{message}"));
         self.bar(gutter, None);
         _ = writeln!(self.out, " {indent}{painted}");

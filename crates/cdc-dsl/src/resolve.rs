@@ -49,7 +49,13 @@ pub(crate) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     pub fn new(catalog: &'a Catalog<'a>) -> Scope<'a> {
-        Scope { catalog, zone_minutes: Some(0), diagnostics: Vec::new(), params: BTreeMap::new(), secrets: Vec::new() }
+        Scope {
+            catalog,
+            zone_minutes: Some(0),
+            diagnostics: Vec::new(),
+            params: BTreeMap::new(),
+            secrets: Vec::new(),
+        }
     }
 
     pub fn report(&mut self, diagnostic: Diagnostic) {
@@ -164,8 +170,11 @@ impl<'a> Scope<'a> {
         let value = text.and_then(|t| ty.parse(&t, self.zone_minutes));
         if value.is_none() {
             self.report(
-                Diagnostic::error(codes::PARAMETER_TYPE, format!("the default does not fit parameter \"{name}\""))
-                    .at(default.span.range(), format!("expected {}", ty.expected())),
+                Diagnostic::error(
+                    codes::PARAMETER_TYPE,
+                    format!("the default does not fit parameter \"{name}\""),
+                )
+                .at(default.span.range(), format!("expected {}", ty.expected())),
             );
         }
         Resolved { value, secret }
@@ -213,8 +222,7 @@ impl<'a> Scope<'a> {
             Some(near) => format!("did you mean \"${{{near}}}\"?"),
             None => format!("set the environment variable {0}, or declare: param {0}: text", name.text),
         };
-        let headline =
-            format!("\"${{{}}}\" is neither a parameter nor in the environment", name.text);
+        let headline = format!("\"${{{}}}\" is neither a parameter nor in the environment", name.text);
         self.missing(name.span, headline, help);
         Resolved { value: None, secret: true }
     }

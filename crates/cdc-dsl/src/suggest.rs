@@ -3,7 +3,7 @@
 pub(crate) use cdc_core::expr::eval::nearest;
 
 /// `did you mean "x"?`, or what there is to choose from.
-pub(crate) fn help_for<'c>(name: &str, what: &str, candidates: &[&'c str]) -> Option<String> {
+pub(crate) fn help_for(name: &str, what: &str, candidates: &[&str]) -> Option<String> {
     if let Some(near) = nearest(name, candidates.iter().copied()) {
         return Some(format!("did you mean \"{near}\"?"));
     }

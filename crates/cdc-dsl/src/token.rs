@@ -77,6 +77,8 @@ pub(crate) struct Token {
     pub end: usize,
     /// No other token before it on its line.
     pub first_on_line: bool,
+    /// A text without an end: it took the rest of its line with it.
+    pub unclosed: bool,
     /// At the very beginning of its line: where a statement is looked for after an error.
     pub column_one: bool,
 }

@@ -185,14 +185,8 @@ pub(crate) fn offset_minutes(zone: &str) -> Option<i32> {
 
 /// `10s`, `1h30m`, `250ms`, in milliseconds.
 pub(crate) fn parse_duration(text: &str) -> Option<u64> {
-    const UNITS: &[(&str, u64)] = &[
-        ("ms", 1),
-        ("min", 60_000),
-        ("s", 1_000),
-        ("m", 60_000),
-        ("h", 3_600_000),
-        ("d", 86_400_000),
-    ];
+    const UNITS: &[(&str, u64)] =
+        &[("ms", 1), ("min", 60_000), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
     let mut rest = text.trim();
     let mut sum: u64 = 0;
     if rest.is_empty() {
@@ -238,7 +232,10 @@ mod tests {
         assert_eq!(parse_duration("1h 30m"), Some(5_400_000));
         assert_eq!(parse_duration("250ms"), Some(250));
         assert_eq!(parse_duration("2min"), Some(120_000));
-        assert_eq!(["", "10", "s", "10x", "-1s", "1.5s", "99999999999999999999d"].map(parse_duration), [None; 7]);
+        assert_eq!(
+            ["", "10", "s", "10x", "-1s", "1.5s", "99999999999999999999d"].map(parse_duration),
+            [None; 7]
+        );
         assert_eq!(parse_bytes("16MB"), Some(16 << 20));
         assert_eq!(parse_bytes("4096"), Some(4096));
         assert_eq!(["", "MB", "1XB", "99999999999TB"].map(parse_bytes), [None; 4]);

@@ -90,7 +90,8 @@ fn secrets_are_never_shown() {
          s.orders |> where created_at > ${CDC_PASSWORD} and amount > 'x${CDC_PASSWORD}' => dw.secret",
     );
     let compiled = compile(&text);
-    let shown = format!("{}{}", rendered(&compiled.diagnostics, &text), to_json(&compiled.diagnostics, "f", &text));
+    let shown =
+        format!("{}{}", rendered(&compiled.diagnostics, &text), to_json(&compiled.diagnostics, "f", &text));
     assert!(!shown.contains("s3cr&t"), "{shown}");
     let text = text.replace(" |> where created_at > ${CDC_PASSWORD} and amount > 'x${CDC_PASSWORD}'", "");
     let plan = compile(&text).plan.unwrap();
@@ -156,7 +157,8 @@ fn json_has_all_of_a_diagnostic() {
     let text = whole(text);
     let diagnostics = compile(&text).diagnostics;
     let json = to_json(&diagnostics, "shop.cdc", &text);
-    let last = json.as_array().unwrap().iter().find(|d| d["message"].as_str().unwrap().contains("amuont")).unwrap();
+    let last =
+        json.as_array().unwrap().iter().find(|d| d["message"].as_str().unwrap().contains("amuont")).unwrap();
     assert_eq!(last["code"], "E0301");
     assert_eq!(last["severity"], "error");
     assert_eq!(last["file"], "shop.cdc");

@@ -54,8 +54,7 @@ fn plans_are_as_expected() {
 
 /// A plan's `{:#?}` on fewer lines: no places, and what is short on one line.
 fn without_spans(text: &str) -> String {
-    let kept: Vec<&str> =
-        text.lines().filter(|l| !l.trim_start().starts_with("span: ")).collect();
+    let kept: Vec<&str> = text.lines().filter(|l| !l.trim_start().starts_with("span: ")).collect();
     kept.join("\n")
 }
 

@@ -98,15 +98,129 @@ fn every_beginning_of_a_file() {
 #[test]
 fn token_soup() {
     const TOKENS: &[&str] = &[
-        "pipeline", "param", "source", "sink", "view", "test", "from", "where", "select", "extend", "drop",
-        "rename", "join", "left", "on", "as", "aggregate", "group", "by", "distinct", "union", "all", "top", "per",
-        "key", "with", "case", "when", "then", "else", "end", "cast", "like", "escape", "between", "and", "or",
-        "not", "in", "is", "null", "true", "collate", "interval", "date", "except", "given", "expect", "ddl",
-        "columns", "src", "dw", "orders", "meta", "id", "`a b`", "'x'", "\"y ${Z}\"", "\"${\"", "''", "1", "1.5",
-        "1.", "1e9", "10s", "x'0F'", "b'1'", "${A}", "$", "$${", ".", ",", ":", "(", ")", "{", "}", "[", "]", "+",
-        "-", "*", "/", "%", "^", "~", "!", "?", "=", "<>", "<=>", "<", ">", "&&", "&", "|", "||", "<<", "->",
-        "->>", "|>", "=>", "\n", "\n", "  ", " ", " ", " ", "-- c\n", "/re/", "\\", "'", "\"", "`", "#", "/*", "é",
-        "中", "\t", ";", "\r\n", "\u{feff}", "\0",
+        "pipeline",
+        "param",
+        "source",
+        "sink",
+        "view",
+        "test",
+        "from",
+        "where",
+        "select",
+        "extend",
+        "drop",
+        "rename",
+        "join",
+        "left",
+        "on",
+        "as",
+        "aggregate",
+        "group",
+        "by",
+        "distinct",
+        "union",
+        "all",
+        "top",
+        "per",
+        "key",
+        "with",
+        "case",
+        "when",
+        "then",
+        "else",
+        "end",
+        "cast",
+        "like",
+        "escape",
+        "between",
+        "and",
+        "or",
+        "not",
+        "in",
+        "is",
+        "null",
+        "true",
+        "collate",
+        "interval",
+        "date",
+        "except",
+        "given",
+        "expect",
+        "ddl",
+        "columns",
+        "src",
+        "dw",
+        "orders",
+        "meta",
+        "id",
+        "`a b`",
+        "'x'",
+        "\"y ${Z}\"",
+        "\"${\"",
+        "''",
+        "1",
+        "1.5",
+        "1.",
+        "1e9",
+        "10s",
+        "x'0F'",
+        "b'1'",
+        "${A}",
+        "$",
+        "$${",
+        ".",
+        ",",
+        ":",
+        "(",
+        ")",
+        "{",
+        "}",
+        "[",
+        "]",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "^",
+        "~",
+        "!",
+        "?",
+        "=",
+        "<>",
+        "<=>",
+        "<",
+        ">",
+        "&&",
+        "&",
+        "|",
+        "||",
+        "<<",
+        "->",
+        "->>",
+        "|>",
+        "=>",
+        "\n",
+        "\n",
+        "  ",
+        " ",
+        " ",
+        " ",
+        "-- c\n",
+        "/re/",
+        "\\",
+        "'",
+        "\"",
+        "`",
+        "#",
+        "/*",
+        "é",
+        "中",
+        "\t",
+        ";",
+        "\r\n",
+        "\u{feff}",
+        "\0",
     ];
     let seed = number("SEED", 1);
     for round in 0..number("ROUNDS", 3000) {
@@ -156,7 +270,10 @@ fn mutations_of_the_corpus() {
                 0 => {
                     chars.remove(at);
                 }
-                1 => chars.insert(at, *"'\"`/{}()[]|>=-*.,:~+$\n \t1aé中".chars().collect::<Vec<_>>().choose(&mut rng).unwrap()),
+                1 => chars.insert(
+                    at,
+                    *"'\"`/{}()[]|>=-*.,:~+$\n \t1aé中".chars().collect::<Vec<_>>().choose(&mut rng).unwrap(),
+                ),
                 2 => {
                     let other = rng.random_range(0..chars.len());
                     chars.swap(at, other);
@@ -183,7 +300,9 @@ fn comments_behind_any_token_stay() {
     for text in corpus().iter().filter(|t| cdc_dsl::parse(t).is_ok()) {
         let places: Vec<usize> = text
             .char_indices()
-            .filter(|(i, c)| (*c == ' ' || *c == '\n') && !text[..*i].lines().last().unwrap_or("").contains("--"))
+            .filter(|(i, c)| {
+                (*c == ' ' || *c == '\n') && !text[..*i].lines().last().unwrap_or("").contains("--")
+            })
             .map(|(i, _)| i)
             .collect();
         for at in places {
@@ -196,7 +315,10 @@ fn comments_behind_any_token_stay() {
                 }
                 let formatted = cdc_dsl::format(&with).unwrap();
                 assert_eq!(formatted.matches("-- kept").count(), 1, "lost in\n{with}\n{formatted}");
-                assert!(cdc_dsl::parse(&formatted).as_ref() == Ok(&tree), "another meaning:\n{with}\n{formatted}");
+                assert!(
+                    cdc_dsl::parse(&formatted).as_ref() == Ok(&tree),
+                    "another meaning:\n{with}\n{formatted}"
+                );
                 assert_eq!(cdc_dsl::format(&formatted).unwrap(), formatted, "changes again:\n{with}");
             }
         }
@@ -205,7 +327,9 @@ fn comments_behind_any_token_stay() {
 
 #[test]
 fn deep_and_long_texts_end_well() {
-    let deep = |open: &str, close: &str| format!("a.b |> where {}1{} => c.d", open.repeat(20_000), close.repeat(20_000));
+    let deep = |open: &str, close: &str| {
+        format!("a.b |> where {}1{} => c.d", open.repeat(20_000), close.repeat(20_000))
+    };
     for text in [
         deep("(", ")"),
         deep("-", ""),

@@ -31,12 +31,12 @@
 //! is not in the image is not in the object.
 
 use crate::text;
+use cdc_core::Row;
 use cdc_core::connector::{TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable};
 use cdc_core::event::{Op, Origin};
 use cdc_core::schema::Column;
 use cdc_core::tick::Tick;
 use cdc_core::value::Value;
-use cdc_core::Row;
 use serde_json::json;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -95,13 +95,21 @@ impl Formatter {
         push_string(out, &self.pipeline);
         out.extend_from_slice(b",\"ts_ms\":");
         text::push_int(out, origin.timestamp_micros.div_euclid(1000));
-        out.extend_from_slice(if origin.snapshot { b",\"snapshot\":\"true\"" } else { b",\"snapshot\":\"false\"" });
+        out.extend_from_slice(if origin.snapshot {
+            b",\"snapshot\":\"true\""
+        } else {
+            b",\"snapshot\":\"false\""
+        });
         out.extend_from_slice(b",\"db\":");
         push_string(out, &table.schema.id.database);
         out.extend_from_slice(b",\"table\":");
         push_string(out, &table.schema.id.table);
         out.extend_from_slice(b",\"gtid\":");
-        if origin.gtid.is_empty() { out.extend_from_slice(b"null") } else { push_string(out, &origin.gtid) }
+        if origin.gtid.is_empty() {
+            out.extend_from_slice(b"null")
+        } else {
+            push_string(out, &origin.gtid)
+        }
         out.extend_from_slice(b",\"file\":");
         push_string(out, &origin.file);
         out.extend_from_slice(b",\"pos\":");
@@ -251,7 +259,9 @@ pub(crate) fn push_json(out: &mut Vec<u8>, value: &Value<'_>, fsp: u8) {
             out.push(b'"');
         }
         // The server's JSON text is nested as it is; a text that is no JSON would spoil the line.
-        Value::Json(v) if serde_json::from_str::<&serde_json::value::RawValue>(v).is_err() => push_string(out, v),
+        Value::Json(v) if serde_json::from_str::<&serde_json::value::RawValue>(v).is_err() => {
+            push_string(out, v)
+        }
         // A newline in JSON text is white space, or it would be escaped.
         Value::Json(v) => {
             out.extend(v.bytes().map(|b| if b == b'\n' || b == b'\r' { b' ' } else { b }));
@@ -427,8 +437,20 @@ mod tests {
             origin: (tick > 1) as u32,
         };
         let origins: Arc<[Origin]> = Arc::new([
-            Origin { timestamp_micros: 1_500, snapshot: true, file: "log.1".into(), offset: 4, gtid: "".into() },
-            Origin { timestamp_micros: 2_000, snapshot: false, file: "log.2".into(), offset: 9, gtid: "u:5".into() },
+            Origin {
+                timestamp_micros: 1_500,
+                snapshot: true,
+                file: "log.1".into(),
+                offset: 4,
+                gtid: "".into(),
+            },
+            Origin {
+                timestamp_micros: 2_000,
+                snapshot: false,
+                file: "log.2".into(),
+                offset: 9,
+                gtid: "u:5".into(),
+            },
         ]);
         let minimal = Row::pack([Value::Int(7), Value::Absent, Value::Null]);
         let changes = vec![

@@ -104,10 +104,9 @@ impl JsonlSink {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
                 return match folder {
-                    Some(folder) if !folder.is_dir() => Err(self.cannot_open(&e).help(format!(
-                        "make the folder \"{}\"",
-                        folder.display()
-                    ))),
+                    Some(folder) if !folder.is_dir() => {
+                        Err(self.cannot_open(&e).help(format!("make the folder \"{}\"", folder.display())))
+                    }
                     _ => Ok(None),
                 };
             }

@@ -264,11 +264,8 @@ impl Sink for NullSink {
 /// `PAD_CHAR_TO_FULL_LENGTH`. A row whose text is longer than `max_allowed_packet` is not summed up: `CONCAT`
 /// makes it NULL.
 pub fn checksum_sql(table: &TableSchema) -> String {
-    let parts: Vec<String> = table
-        .columns
-        .iter()
-        .map(|c| format!("COALESCE(CONCAT(X'01', {}), X'00')", column_text(c)))
-        .collect();
+    let parts: Vec<String> =
+        table.columns.iter().map(|c| format!("COALESCE(CONCAT(X'01', {}), X'00')", column_text(c))).collect();
     // CONCAT of nothing is an error; a table without columns has no rows that differ.
     let text = if parts.is_empty() { "''".to_owned() } else { format!("CONCAT({})", parts.join(", ")) };
     format!(

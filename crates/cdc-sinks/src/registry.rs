@@ -28,6 +28,7 @@ pub fn descriptors() -> Vec<ConnectorDescriptor> {
 ///
 /// # Errors
 /// `UNKNOWN_CONNECTOR`, `MISSING_OPTION`, `OPTION_VALUE`, `OPTION_NOT_YET`.
+#[cfg_attr(not(any(feature = "sqlite", feature = "jsonl")), allow(unused_variables))]
 pub fn open(plan: &SinkPlan, base: &Path) -> Result<Box<dyn Sink>> {
     match plan.connector.as_str() {
         #[cfg(feature = "sqlite")]
@@ -48,6 +49,7 @@ pub fn open(plan: &SinkPlan, base: &Path) -> Result<Box<dyn Sink>> {
 ///
 /// # Errors
 /// As [`open`].
+#[cfg_attr(not(feature = "sqlite"), allow(unused_variables))]
 pub fn reader(plan: &SinkPlan, base: &Path) -> Result<Option<Box<dyn TargetReader>>> {
     match plan.connector.as_str() {
         #[cfg(feature = "sqlite")]

@@ -254,7 +254,10 @@ impl SqliteSink {
                 codes::TARGET_FENCED,
                 format!("another run has taken over sqlite \"{path}\": \"{}\"", held.run),
             )
-            .note(format!("its epoch is {}, it has committed tick {} ({})", held.epoch, held.tick, held.updated_at))
+            .note(format!(
+                "its epoch is {}, it has committed tick {} ({})",
+                held.epoch, held.tick, held.updated_at
+            ))
             .help(help),
             None => Error::definite(
                 codes::TARGET_FENCED,
@@ -271,7 +274,8 @@ impl SqliteSink {
             work(self)?;
             if opened {
                 let (db, _) = self.claimed()?;
-                db.execute_batch("COMMIT").map_err(|e| self.errors().of(codes::TARGET_WRITE, "committing", &e))?;
+                db.execute_batch("COMMIT")
+                    .map_err(|e| self.errors().of(codes::TARGET_WRITE, "committing", &e))?;
             }
             Ok(())
         });
@@ -284,7 +288,8 @@ impl SqliteSink {
         let errors = self.errors();
         if look(db, errors, &table.name)?.is_none() {
             let sql = create_table(&table.name, table);
-            db.execute_batch(&sql).map_err(|e| errors.of(codes::TARGET_DDL, &format!("statement: {sql}"), &e))?;
+            db.execute_batch(&sql)
+                .map_err(|e| errors.of(codes::TARGET_DDL, &format!("statement: {sql}"), &e))?;
         }
         list(db, &claim.job, &table.name).map_err(|e| errors.of(codes::TARGET_DDL, "listing the table", &e))
     }
@@ -399,7 +404,10 @@ impl Sink for SqliteSink {
             found = look(db, self.errors(), &table.name)?;
         }
         let Some(found) = found else {
-            return Err(Error::transient(codes::TARGET_DDL, format!("table \"{}\" was dropped just now", table.name)));
+            return Err(Error::transient(
+                codes::TARGET_DDL,
+                format!("table \"{}\" was dropped just now", table.name),
+            ));
         };
         self.writers.insert(table.name.clone(), Writer::new(table, &found));
         Ok(())
@@ -433,6 +441,11 @@ impl Sink for SqliteSink {
         }
         let made = self.begin().and_then(|_| {
             let (db, claim) = self.claimed()?;
+            if let TargetSchemaChange::CreateTable { table } = change
+                && let Some(found) = look(db, self.errors(), &table.name)?
+            {
+                check_rows(db, self.errors(), &found, Some(&claim.job))?;
+            }
             ddl::Change { db, errors: self.errors() }.apply(change)?;
             relist(db, &claim.job, change)
                 .map_err(|e| self.errors().of(codes::TARGET_DDL, "listing the table", &e))
@@ -444,7 +457,8 @@ impl Sink for SqliteSink {
         let result = self.begin().and_then(|_| {
             let (db, claim) = self.claimed()?;
             let errors = self.errors();
-            let failed = |e: &rusqlite::Error| errors.of(codes::TARGET_WRITE, &format!("committing tick {tick}"), e);
+            let failed =
+                |e: &rusqlite::Error| errors.of(codes::TARGET_WRITE, &format!("committing tick {tick}"), e);
             let next = i64::try_from(tick).unwrap_or(i64::MAX);
             if next < claim.previous {
                 let headline = format!("tick {tick} was committed after tick {}", claim.previous);
@@ -517,7 +531,10 @@ impl Progress {
         let unreadable = |what: String| {
             Error::definite(
                 codes::TARGET_PROGRESS,
-                format!("{PROGRESS} of sqlite \"{}\" does not say where the target stands: {what}", path.display()),
+                format!(
+                    "{PROGRESS} of sqlite \"{}\" does not say where the target stands: {what}",
+                    path.display()
+                ),
             )
             .help("give another path, or move the file away")
         };
@@ -558,7 +575,10 @@ fn check_ours(db: &Connection, errors: Errors<'_>) -> Result<()> {
         if found.kind != "table" || !found.columns.iter().map(|c| &*c.name).eq(columns.iter().copied()) {
             return Err(Error::definite(
                 codes::TARGET_PROGRESS,
-                format!("table \"{name}\" of sqlite \"{}\" is not the one that cdc makes", errors.0.display()),
+                format!(
+                    "table \"{name}\" of sqlite \"{}\" is not the one that cdc makes",
+                    errors.0.display()
+                ),
             )
             .note(format!("wanted: columns {}", columns.join(", ")))
             .note(format!("found:  {}", found.sql))
@@ -590,14 +610,18 @@ fn look(db: &Connection, errors: Errors<'_>, table: &str) -> Result<Option<Found
 
 /// Refuses rows that this pipeline and sink did not write. `job` is `None` where it has no progress there.
 fn check_rows(db: &Connection, errors: Errors<'_>, found: &Found, job: Option<&JobIdentity>) -> Result<()> {
-    let failed = |e: &rusqlite::Error| errors.of(codes::TARGET_OPEN, &format!("looking at table \"{}\"", found.name), e);
+    let failed = |e: &rusqlite::Error| {
+        errors.of(codes::TARGET_OPEN, &format!("looking at table \"{}\"", found.name), e)
+    };
     let owners = owners(db, &found.name).map_err(|e| failed(&e))?;
-    let is_ours = |(pipeline, sink): &(String, String)| job.is_some_and(|j| j.pipeline == *pipeline && j.sink == *sink);
+    let is_ours =
+        |(pipeline, sink): &(String, String)| job.is_some_and(|j| j.pipeline == *pipeline && j.sink == *sink);
     if owners.iter().any(is_ours) || !found.has_rows(db).map_err(|e| failed(&e))? {
         return Ok(());
     }
     let count = found.count(db).map_err(|e| failed(&e))?;
-    let headline = format!("table \"{}\" already holds {count} rows that this pipeline did not write", found.name);
+    let headline =
+        format!("table \"{}\" already holds {count} rows that this pipeline did not write", found.name);
     let mut error = Error::definite(codes::TARGET_PROGRESS, headline);
     for (pipeline, sink) in &owners {
         error = error.note(format!("it is written by pipeline \"{pipeline}\", sink \"{sink}\""));
@@ -661,14 +685,20 @@ fn check_name(name: &str) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::definite(codes::TARGET_SHAPE, format!("a table at the target cannot be named \"{name}\": {why}"))
-        .help("send the flow to another name"))
+    Err(Error::definite(
+        codes::TARGET_SHAPE,
+        format!("a table at the target cannot be named \"{name}\": {why}"),
+    )
+    .help("send the flow to another name"))
 }
 
 fn check_key(table: &TargetTable) -> Result<()> {
     if table.key.is_empty() || table.key.iter().any(|i| *i >= table.schema.columns.len()) {
-        return Err(Error::definite(codes::NO_KEY, format!("table \"{}\" has no key to write by", table.name))
-            .help("name one in the flow: key (..)"));
+        return Err(Error::definite(
+            codes::NO_KEY,
+            format!("table \"{}\" has no key to write by", table.name),
+        )
+        .help("name one in the flow: key (..)"));
     }
     Ok(())
 }
@@ -684,7 +714,9 @@ fn roll_back(db: &Connection) {
 fn open_to_read(path: &Path) -> Result<Option<Connection>> {
     let errors = Errors(path);
     match std::fs::metadata(path) {
-        Ok(m) if m.is_dir() => return Err(errors.cannot_open("it is a folder").help("give the path of a file")),
+        Ok(m) if m.is_dir() => {
+            return Err(errors.cannot_open("it is a folder").help("give the path of a file"));
+        }
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound => {
             check_folder(path)?;
@@ -714,7 +746,8 @@ fn open_to_write(options: &SqliteOptions) -> Result<Connection> {
     // Says why better than SQLite does.
     drop(open_to_read(path)?);
     let failed = |e: &rusqlite::Error| errors.of(codes::TARGET_OPEN, "opening the database", e);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(|e| failed(&e))?;
     settings(&db).map_err(|e| failed(&e))?;
     if db.is_readonly("main").map_err(|e| failed(&e))? {

@@ -11,13 +11,15 @@
 //!   same, in UTC;
 //! * ENUM, SET: labels; everything else: its own bytes.
 
-use cdc_core::value::{Date, DateTime, Time, Timestamp, Value};
 use cdc_core::ColumnType;
+use cdc_core::value::{Date, DateTime, Time, Timestamp, Value};
 
 /// Digits of fraction of a column; 0 for types without.
 pub(crate) fn fraction_digits(ty: &ColumnType) -> u8 {
     match ty {
-        ColumnType::Time { fsp } | ColumnType::DateTime { fsp } | ColumnType::Timestamp { fsp } => (*fsp).min(6),
+        ColumnType::Time { fsp } | ColumnType::DateTime { fsp } | ColumnType::Timestamp { fsp } => {
+            (*fsp).min(6)
+        }
         _ => 0,
     }
 }
@@ -122,7 +124,13 @@ pub(crate) fn push_double(out: &mut Vec<u8>, v: f64) {
     use std::io::Write;
     if !v.is_finite() {
         // The server stores no such value; an expression could make one.
-        out.extend_from_slice(if v.is_nan() { b"nan" } else if v > 0.0 { b"inf" } else { b"-inf" });
+        out.extend_from_slice(if v.is_nan() {
+            b"nan"
+        } else if v > 0.0 {
+            b"inf"
+        } else {
+            b"-inf"
+        });
         return;
     }
     if v == v.trunc() && v.abs() < 1e15 && (v != 0.0 || v.is_sign_positive()) {

@@ -74,7 +74,11 @@ fn jsonl_touches_no_file_of_others() {
     let open = |path| cdc_sinks::open(&plan("jsonl", &[("path", path)]), folder.path()).unwrap();
     refused(open("no/feed").inspect(&job("run")), codes::TARGET_OPEN, &["make the folder"]);
     refused(open(".").inspect(&job("run")), codes::TARGET_OPEN, &["not a file"]);
-    refused(cdc_sinks::open(&plan("jsonl", &[("path", "x"), ("format", "xml")]), folder.path()), codes::OPTION_VALUE, &["plain"]);
+    refused(
+        cdc_sinks::open(&plan("jsonl", &[("path", "x"), ("format", "xml")]), folder.path()),
+        codes::OPTION_VALUE,
+        &["plain"],
+    );
 }
 
 #[derive(Clone, Default)]
@@ -145,13 +149,19 @@ fn the_null_sink_sums_up_what_the_server_sums_up() {
         ColumnType::VarChar { length: 50, charset: charset.clone() },
         ColumnType::Binary { length: 4 },
         ColumnType::Blob { size: LobSize::Normal },
-        ColumnType::Enum { labels: labels(&["é", "y"]), charset: Charset::new("latin1", "latin1_swedish_ci") },
+        ColumnType::Enum {
+            labels: labels(&["é", "y"]),
+            charset: Charset::new("latin1", "latin1_swedish_ci"),
+        },
         ColumnType::Set { labels: labels(&["a", "b"]), charset },
         ColumnType::Json,
         ColumnType::Geometry { kind: "point".into(), srid: None },
         ColumnType::Vector { dimensions: 3 },
     ];
-    let names = ["i", "u", "d", "f", "g", "b", "y", "dt", "tm", "dtm", "ts", "c", "v", "bi", "bl", "e", "s", "j", "p", "ve"];
+    let names = [
+        "i", "u", "d", "f", "g", "b", "y", "dt", "tm", "dtm", "ts", "c", "v", "bi", "bl", "e", "s", "j", "p",
+        "ve",
+    ];
     let columns = names.iter().zip(types).map(|(n, ty)| Column::new(*n, ty)).collect();
     let table = table("t", columns, &[0]);
     let date = |year, month, day| Date { year, month, day };
@@ -169,7 +179,13 @@ fn the_null_sink_sums_up_what_the_server_sums_up() {
         Value::Year(0),
         Value::Date(date(0, 0, 0)),
         Value::Time(Time { micros: -10_000 }),
-        Value::DateTime(DateTime { date: date(9999, 12, 31), hour: 23, minute: 59, second: 59, micro: 999_999 }),
+        Value::DateTime(DateTime {
+            date: date(9999, 12, 31),
+            hour: 23,
+            minute: 59,
+            second: 59,
+            micro: 999_999,
+        }),
         Value::Timestamp(Timestamp { micros: 1_767_225_600_500_000 }),
         text("中"),
         text("it's 🙂"),
@@ -177,17 +193,14 @@ fn the_null_sink_sums_up_what_the_server_sums_up() {
         Value::Bytes(vec![0, 255].into()),
         Value::Enum { index: 1, label: "é".into() },
         Value::Set { bits: 3, labels: "a,b".into() },
-        Value::Json("{\"a\": [1.50], \"b\": 1}".into()),
+        Value::Json("{\"a\": [1.5], \"b\": 1}".into()),
         Value::Geometry(point.collect::<Vec<u8>>().into()),
         Value::Vector([1f32, 2.0, 3.0].iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>().into()),
     ]);
     let second = Row::pack((0..20).map(|i| if i == 0 { Value::Int(2) } else { Value::Null }));
     let mut sink = null();
     sink.write(&upserts(&table, 1, &[first.clone(), second.clone()])).unwrap();
-    if std::env::var_os("SHOW_SQL").is_some() {
-        eprintln!("{}", checksum_sql(&table.schema));
-    }
-    assert_eq!(sink.summary(), ["null: shop.t 2 rows checksum SERVER"]);
+    assert_eq!(sink.summary(), ["null: shop.t 2 rows checksum 000000017862d519"]);
 
     // An update and its way back, and a delete and an insert, leave the sum as it was.
     let mut there = upsert(&table, 2, &second);
@@ -198,11 +211,11 @@ fn the_null_sink_sums_up_what_the_server_sums_up() {
     gone.before = Some(first.clone());
     sink.write(&batch(&table, vec![there, back, gone, upsert(&table, 2, &first)])).unwrap();
     sink.commit(2, &binding(2)).unwrap();
-    assert_eq!(sink.summary(), ["null: shop.t 2 rows checksum SERVER"]);
+    assert_eq!(sink.summary(), ["null: shop.t 2 rows checksum 000000017862d519"]);
     // What was given up does not count.
     sink.write(&upserts(&table, 3, &[first])).unwrap();
     sink.rollback();
-    assert_eq!(sink.summary(), ["null: shop.t 2 rows checksum SERVER"]);
+    assert_eq!(sink.summary(), ["null: shop.t 2 rows checksum 000000017862d519"]);
 }
 
 #[test]

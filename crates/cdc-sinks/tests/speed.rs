@@ -41,15 +41,27 @@ fn rows(from: u64, n: u64, key: &dyn Fn(u64) -> Value<'static>) -> Vec<Row> {
     let c = "31451373586-15688153734-79729593694-96509299839-83724898275-86711833539-78981337422-35049690573-51724173961-87474696253";
     let pad = "98996621624-36689827414-04092488557-09587706818-65008859162";
     let row = |i| {
-        Row::pack([key(i), Value::Int((i % 1000) as i64), Value::Text(c[..100 + (i % 20) as usize].into()), Value::Text(pad.into())])
+        Row::pack([
+            key(i),
+            Value::Int((i % 1000) as i64),
+            Value::Text(c[..100 + (i % 20) as usize].into()),
+            Value::Text(pad.into()),
+        ])
     };
     (from..from + n).map(row).collect()
 }
 
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let ticks: Vec<f64> =
-        stat.rsplit(')').next().unwrap_or("").split_whitespace().skip(11).take(2).filter_map(|t| t.parse().ok()).collect();
+    let ticks: Vec<f64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|t| t.parse().ok())
+        .collect();
     ticks.iter().sum::<f64>() / 100.0
 }
 
@@ -63,7 +75,7 @@ fn report(name: &str, n: u64, work: impl FnOnce()) {
 fn write_all(sink: &mut dyn Sink, table: &Arc<TargetTable>, rows: &[Row], per_commit: usize, tick: &mut u64) {
     for (i, part) in rows.chunks(BATCH).enumerate() {
         sink.write(&upserts(table, *tick + 1, part)).unwrap();
-        if (i + 1) * BATCH % per_commit == 0 {
+        if ((i + 1) * BATCH).is_multiple_of(per_commit) {
             *tick += 1;
             sink.commit(*tick, &binding(*tick)).unwrap();
         }
@@ -99,12 +111,23 @@ fn sqlite_upserts() {
         let mut reader = reader(folder.path());
         report(&format!("compare {name}"), n, || {
             for part in all.chunks(BATCH) {
-                assert!(reader.compare(&table, part).unwrap().iter().all(|c| *c == cdc_core::connector::Comparison::Equal));
+                assert!(
+                    reader
+                        .compare(&table, part)
+                        .unwrap()
+                        .iter()
+                        .all(|c| *c == cdc_core::connector::Comparison::Equal)
+                );
             }
         });
         let mut seen = 0;
         report(&format!("scan keys {name}"), n, || {
-            reader.scan_keys(&table, &mut |_, _| { seen += 1; true }).unwrap();
+            reader
+                .scan_keys(&table, &mut |_, _| {
+                    seen += 1;
+                    true
+                })
+                .unwrap();
         });
         assert_eq!(seen, n);
     }

@@ -118,8 +118,16 @@ fn a_column_that_is_there_in_another_way_is_refused_with_both() {
 #[test]
 fn columns_are_renamed_dropped_and_filled() {
     let (folder, mut sink) = filled();
-    let rename = |from: &str, to: &str| Change::RenameColumn { table: "orders".into(), from: from.into(), to: to.into() };
-    let fill = |from: &str, to: &str| Change::FillColumn { table: "orders".into(), from: from.into(), to: to.into() };
+    let rename = |from: &str, to: &str| Change::RenameColumn {
+        table: "orders".into(),
+        from: from.into(),
+        to: to.into(),
+    };
+    let fill = |from: &str, to: &str| Change::FillColumn {
+        table: "orders".into(),
+        from: from.into(),
+        to: to.into(),
+    };
     twice(&mut *sink, &rename("note", "select"));
     twice(&mut *sink, &rename("select", "SELECT"));
     twice(&mut *sink, &add(Column::new("copy", varchar())));
@@ -132,7 +140,11 @@ fn columns_are_renamed_dropped_and_filled() {
     assert_eq!(shape(folder.path(), "orders"), ["id INTEGER", "copy TEXT", "price DECIMAL_TEXT(10,2)"]);
     refused(sink.apply(&rename("nothing", "x")), codes::TARGET_DDL, &["no column \"nothing\""]);
     refused(sink.apply(&rename("copy", "price")), codes::TARGET_SHAPE, &["wanted:", "found:"]);
-    refused(sink.apply(&fill("copy", "price")), codes::TARGET_DDL, &["key (1)", "\"a\"", "copy the table anew"]);
+    refused(
+        sink.apply(&fill("copy", "price")),
+        codes::TARGET_DDL,
+        &["key (1)", "\"a\"", "copy the table anew"],
+    );
     refused(
         sink.apply(&Change::DropColumn { table: "orders".into(), column: "id".into() }),
         codes::TARGET_DDL,
@@ -159,7 +171,8 @@ fn tables_are_made_truncated_renamed_and_dropped() {
     twice(&mut *sink, &Change::DropTable { table: "third".into() });
     // Of another spelling: another table to the source.
     sink.apply(&Change::DropTable { table: "ORDERS".into() }).unwrap();
-    sink.apply(&Change::AlterNullability { table: "orders".into(), column: "note".into(), nullable: true }).unwrap();
+    sink.apply(&Change::AlterNullability { table: "orders".into(), column: "note".into(), nullable: true })
+        .unwrap();
     sink.commit(3, &binding(3)).unwrap();
     assert_eq!(query(folder.path(), "SELECT * FROM orders"), ["9|z"]);
     assert_eq!(query(folder.path(), "SELECT name FROM _cdc_tables"), ["orders"]);
@@ -168,11 +181,29 @@ fn tables_are_made_truncated_renamed_and_dropped() {
         codes::TARGET_DDL,
         &["\"gone\" is not at the target"],
     );
-    refused(sink.apply(&add(Column::new("rowid", int())).clone()).and_then(|()| {
-        sink.apply(&Change::CreateTable {
-            table: table("orders", vec![Column::new("x", int()).not_null()], &[0]),
-        })
-    }), codes::TARGET_SHAPE, &["wanted:", "found:"]);
+    refused(
+        sink.apply(&add(Column::new("rowid", int())).clone()).and_then(|()| {
+            sink.apply(&Change::CreateTable {
+                table: table("orders", vec![Column::new("x", int()).not_null()], &[0]),
+            })
+        }),
+        codes::TARGET_SHAPE,
+        &["wanted:", "found:"],
+    );
+}
+
+#[test]
+fn a_table_with_rows_of_others_does_not_become_ours_by_create_table() {
+    let (folder, mut sink) = filled();
+    user(folder.path())
+        .execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .unwrap();
+    let theirs = table("t", vec![Column::new("id", int()).not_null()], &[0]);
+    refused(
+        sink.apply(&Change::CreateTable { table: theirs }),
+        codes::TARGET_PROGRESS,
+        &["already holds 1 rows"],
+    );
 }
 
 #[test]
@@ -199,7 +230,8 @@ fn a_type_changes_with_the_values_that_are_there() {
              CREATE VIEW seen AS SELECT id, price FROM orders;",
         )
         .unwrap();
-    let alter = |column: &str, ty| Change::AlterColumnType { table: "orders".into(), column: column.into(), ty };
+    let alter =
+        |column: &str, ty| Change::AlterColumnType { table: "orders".into(), column: column.into(), ty };
     let big = ColumnType::Int { width: IntWidth::Big, unsigned: true };
     twice(&mut *sink, &alter("price", decimal(12, 4)));
     twice(&mut *sink, &alter("age", ColumnType::Double { unsigned: false }));
@@ -215,7 +247,10 @@ fn a_type_changes_with_the_values_that_are_there() {
         ]
     );
     assert_eq!(
-        query(folder.path(), "SELECT name FROM sqlite_schema WHERE name NOT LIKE '%\\_cdc\\_%' ESCAPE '\\' AND sql NOT NULL ORDER BY 1"),
+        query(
+            folder.path(),
+            "SELECT name FROM sqlite_schema WHERE name NOT LIKE '%\\_cdc\\_%' ESCAPE '\\' AND sql NOT NULL ORDER BY 1"
+        ),
         ["by_note", "log", "orders", "seen", "watch"]
     );
     assert_eq!(query(folder.path(), "SELECT price FROM seen WHERE id = 1"), ["1.5000"]);

@@ -277,6 +277,11 @@ impl BoundExpr {
         self.truth(&Env { columns, meta })
     }
 
+    /// True for a literal, and for what was computed from literals alone.
+    pub(crate) fn is_constant(&self) -> bool {
+        matches!(self.node, Node::Const(..))
+    }
+
     /// The whole number that it always is.
     pub(crate) fn const_whole(&self) -> Option<i64> {
         match &self.node {

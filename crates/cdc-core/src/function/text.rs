@@ -401,8 +401,9 @@ fn eval_substring<'a>(call: &'a Call, env: &Env<'a, '_>) -> Result<Value<'a>, Fa
 fn bind_replace(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
     let bound = texts(binder, args.args)?;
     let [text, from, to] = [0, 1, 2].map(|i: usize| bound[i].ty().text_length());
-    // at worst every character is replaced
-    let length = if to > from { text.saturating_mul(to.max(1)) } else { text };
+    // what is replaced may be shorter than its type allows, so more often there
+    let from = if bound[1].is_constant() { from.max(1) } else { 1 };
+    let length = text.saturating_add((text / from).saturating_mul(to.saturating_sub(from)));
     let ty = text_type(&bound, length, bound.iter().any(|a| a.ty().nullable));
     binder.evaluated(bound, ty, &args.span, |call, env| {
         let (Some(text), Some(from), Some(to)) = (call.text(env, 0)?, call.text(env, 1)?, call.text(env, 2)?)

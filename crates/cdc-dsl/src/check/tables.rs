@@ -4,7 +4,7 @@
 //! reason, at the same place, is reported once, for the first.
 
 use super::columns::{Columns, Walk};
-use crate::ast::{OptionValue, OptionValueKind};
+use crate::ast::{Op, OpKind, OptionValue, OptionValueKind};
 use crate::lower::{LoweredFlow, SourceInfo, exact_table};
 use crate::resolve::Scope;
 use crate::suggest::help_for;
@@ -28,15 +28,20 @@ pub(crate) fn covered(
     let span = written.map_or(0..0, |v| v.span.range());
     if tables.is_empty() {
         scope.report(
-            Diagnostic::error(codes::NO_TABLES, format!("\"tables\" of \"{source}\" covers no table of its schema file"))
-                .at(span, "")
-                .help("write \"database.table\" with * and ?; names compare with their letter case"),
+            Diagnostic::error(
+                codes::NO_TABLES,
+                format!("\"tables\" of \"{source}\" covers no table of its schema file"),
+            )
+            .at(span, "")
+            .help("write \"database.table\" with * and ?; names compare with their letter case"),
         );
         return tables;
     }
     for pattern in set.unmatched(tables.iter().map(|t| &t.id)) {
         let place = written.and_then(|v| match &v.kind {
-            OptionValueKind::List(items) => items.iter().find(|i| is_text(i, &pattern)).map(|i| i.span.range()),
+            OptionValueKind::List(items) => {
+                items.iter().find(|i| is_text(i, &pattern)).map(|i| i.span.range())
+            }
             _ => None,
         });
         scope.report(
@@ -58,13 +63,16 @@ fn is_text(value: &OptionValue, text: &str) -> bool {
 /// Checks the columns, types and keys of a flow, for each table that it may meet.
 pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], scope: &mut Scope<'_>) {
     let Some(source) = sources.get(lowered.source) else { return };
+    // what an operator of views makes of the columns is not known yet
+    if lowered.flow.ops.iter().any(|op| !is_of_flows(op)) {
+        return;
+    }
     let Some(schemas) = &source.schemas else {
         let open = Columns::Open { gone: Vec::new(), added: Vec::new() };
         scope.diagnostics.extend(walk(lowered, open).diagnostics);
         return;
     };
-    let tables: Vec<&Arc<TableSchema>> =
-        schemas.iter().filter(|t| lowered.plan.tables.matches(&t.id)).collect();
+    let tables: Vec<&Arc<TableSchema>> = schemas.iter().filter(|t| lowered.tables.matches(&t.id)).collect();
     if tables.is_empty() {
         return matches_nothing(lowered, source, schemas, scope);
     }
@@ -104,14 +112,22 @@ fn of_table(lowered: &LoweredFlow<'_>, table: &Arc<TableSchema>) -> Vec<Diagnost
         return vec![no_key(lowered, table)];
     }
     // names are right: types, and what the engine itself would say
-    let mut found = BoundFlow::bind(&lowered.plan, table).err().unwrap_or_default();
+    let Some(plan) = &lowered.plan else { return Vec::new() };
+    let mut found = BoundFlow::bind(plan, table).err().unwrap_or_default();
     for label in found.iter_mut().flat_map(|d| &mut d.labels) {
         // what is wrong with a whole flow is wrong with what it makes
-        if label.span == lowered.plan.span {
+        if label.span == plan.span {
             label.span = lowered.flow.target.span.range();
         }
     }
     found
+}
+
+fn is_of_flows(op: &Op) -> bool {
+    matches!(
+        op.kind,
+        OpKind::Where(_) | OpKind::Select(_) | OpKind::Extend(_) | OpKind::Drop(_) | OpKind::Rename(_)
+    )
 }
 
 fn walk(lowered: &LoweredFlow<'_>, columns: Columns) -> Walk {
@@ -128,13 +144,18 @@ fn walk(lowered: &LoweredFlow<'_>, columns: Columns) -> Walk {
     walk
 }
 
-fn matches_nothing(lowered: &LoweredFlow<'_>, source: &SourceInfo, schemas: &[Arc<TableSchema>], scope: &mut Scope<'_>) {
+fn matches_nothing(
+    lowered: &LoweredFlow<'_>,
+    source: &SourceInfo,
+    schemas: &[Arc<TableSchema>],
+    scope: &mut Scope<'_>,
+) {
     let place = lowered.flow.head.span.range();
     // a file that covers no table was reported
     if schemas.is_empty() {
         return;
     }
-    let Some(table) = exact_table(&lowered.plan.tables, source) else {
+    let Some(table) = exact_table(&lowered.tables, source) else {
         let headline = format!("this matches no table of \"{}\"", source.plan.name);
         scope.report(Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, headline).at(place, ""));
         return;
@@ -151,7 +172,7 @@ fn no_key(lowered: &LoweredFlow<'_>, table: &TableSchema) -> Diagnostic {
     let source = &head.root.text;
     let d = Diagnostic::error(codes::NO_KEY, format!("table \"{}\" has no key", table.id))
         .at(head.span.range(), "");
-    if lowered.plan.tables.table.is_exact() {
+    if lowered.tables.table.is_exact() {
         d.help("say which columns identify a row: => target key (..)")
     } else {
         d.help(format!(

@@ -4,17 +4,25 @@
 //! each of them would be called at its sink; two tables that meet under one name are a mistake, unless every
 //! flow that leads there names that target itself. Flows that name one target must agree on its key.
 
-use crate::ast::Span;
+use crate::ast::{Flow, Span};
 use crate::lower::{LoweredFlow, SourceInfo, exact_table};
 use crate::resolve::Scope;
 use cdc_core::diagnostic::{Diagnostic, codes};
-use cdc_core::plan::TargetName;
 use cdc_core::plan::program::target_name;
+use cdc_core::plan::{FlowPlan, TargetName};
 use cdc_core::schema::{TableId, same_name};
+use std::collections::BTreeMap;
+
+/// A flow that was lowered.
+#[derive(Clone, Copy)]
+struct Whole<'f> {
+    plan: &'f FlowPlan,
+    flow: &'f Flow,
+    source: usize,
+}
 
 struct Arrival<'f> {
-    flow: &'f LoweredFlow<'f>,
-    source: usize,
+    flow: Whole<'f>,
     table: TableId,
     /// The columns of the key, where they are known.
     key: Option<Vec<String>>,
@@ -22,31 +30,29 @@ struct Arrival<'f> {
 
 /// Checks all flows together.
 pub(crate) fn targets(flows: &[LoweredFlow<'_>], sources: &[SourceInfo], scope: &mut Scope<'_>) {
-    let mut arrivals: Vec<(&str, String, Arrival<'_>)> = Vec::new();
-    for flow in flows {
-        for table in known_tables(flow, flows, sources) {
+    let flows: Vec<Whole<'_>> = flows
+        .iter()
+        .filter_map(|f| Some(Whole { plan: f.plan.as_ref()?, flow: f.flow, source: f.source }))
+        .collect();
+    let mut arrivals: BTreeMap<(&str, String), Vec<Arrival<'_>>> = BTreeMap::new();
+    for &flow in &flows {
+        for table in known_tables(flow, &flows, sources) {
             // a template that gives no name is reported where the flow is bound
-            if let Ok(name) = target_name(&flow.plan, &table) {
+            if let Ok(name) = target_name(flow.plan, &table) {
                 let key = key_of(flow, &table, sources);
-                arrivals.push((&flow.plan.sink, name, Arrival { flow, source: flow.source, table, key }));
+                let arrival = Arrival { flow, table, key };
+                arrivals.entry((&flow.plan.sink, name)).or_default().push(arrival);
             }
         }
     }
-    let mut done: Vec<(&str, &str)> = Vec::new();
-    for (sink, name, _) in &arrivals {
-        if done.contains(&(sink, name)) {
-            continue;
-        }
-        done.push((sink, name));
-        let here: Vec<&Arrival<'_>> =
-            arrivals.iter().filter(|(s, n, _)| s == sink && n == name).map(|(_, _, a)| a).collect();
-        collision(sink, name, &here, scope);
+    for ((sink, name), here) in &arrivals {
+        collision(sink, name, here, scope);
     }
-    keys(flows, &arrivals, scope);
+    keys(&flows, &arrivals, scope);
 }
 
 /// The tables that a flow is known to meet.
-fn known_tables(flow: &LoweredFlow<'_>, flows: &[LoweredFlow<'_>], sources: &[SourceInfo]) -> Vec<TableId> {
+fn known_tables(flow: Whole<'_>, flows: &[Whole<'_>], sources: &[SourceInfo]) -> Vec<TableId> {
     let Some(source) = sources.get(flow.source) else { return Vec::new() };
     let mut tables: Vec<TableId> = source.schemas.iter().flatten().map(|t| t.id.clone()).collect();
     let named = flows.iter().filter(|f| f.source == flow.source);
@@ -60,7 +66,7 @@ fn known_tables(flow: &LoweredFlow<'_>, flows: &[LoweredFlow<'_>], sources: &[So
 }
 
 /// The key that rows of this table have at the target, as far as it can be seen.
-fn key_of(flow: &LoweredFlow<'_>, table: &TableId, sources: &[SourceInfo]) -> Option<Vec<String>> {
+fn key_of(flow: Whole<'_>, table: &TableId, sources: &[SourceInfo]) -> Option<Vec<String>> {
     if let Some(key) = &flow.plan.key {
         return Some(key.clone());
     }
@@ -72,18 +78,18 @@ fn key_of(flow: &LoweredFlow<'_>, table: &TableId, sources: &[SourceInfo]) -> Op
     Some(schema.key()?.iter().map(|i| schema.columns[*i].name.to_string()).collect())
 }
 
-fn target_span(flow: &LoweredFlow<'_>) -> Span {
+fn target_span(flow: Whole<'_>) -> Span {
     flow.flow.target.span
 }
 
-fn collision(sink: &str, name: &str, here: &[&Arrival<'_>], scope: &mut Scope<'_>) {
+fn collision(sink: &str, name: &str, here: &[Arrival<'_>], scope: &mut Scope<'_>) {
     let is_named = |a: &Arrival<'_>| matches!(a.flow.plan.target, TargetName::Fixed(_));
     let Some(first) = here.first() else { return };
-    let same_flow = |a: &Arrival<'_>| std::ptr::eq(a.flow, first.flow);
+    let same_flow = |a: &Arrival<'_>| std::ptr::eq(a.flow.plan, first.flow.plan);
     // the first other arrival such that one of both is not by name
     let Some(other) = here.iter().skip(1).find(|a| !is_named(a) || !is_named(first)) else { return };
     let table = |a: &Arrival<'_>| format!("\"{}\"", a.table);
-    let same_table = first.source == other.source && first.table == other.table;
+    let same_table = first.flow.source == other.flow.source && first.table == other.table;
     let headline = if same_table {
         format!("two flows write table {} to \"{sink}.{name}\"", table(first))
     } else {
@@ -105,10 +111,11 @@ fn collision(sink: &str, name: &str, here: &[&Arrival<'_>], scope: &mut Scope<'_
 }
 
 /// Two flows that name one target, with keys that are known to differ.
-fn keys(flows: &[LoweredFlow<'_>], arrivals: &[(&str, String, Arrival<'_>)], scope: &mut Scope<'_>) {
-    let key_by_flow = |flow: &LoweredFlow<'_>| -> Option<Vec<String>> {
+fn keys(flows: &[Whole<'_>], arrivals: &BTreeMap<(&str, String), Vec<Arrival<'_>>>, scope: &mut Scope<'_>) {
+    let key_by_flow = |flow: &Whole<'_>| -> Option<Vec<String>> {
         flow.plan.key.clone().or_else(|| {
-            arrivals.iter().find(|(_, _, a)| std::ptr::eq(a.flow, flow)).and_then(|(_, _, a)| a.key.clone())
+            let mut all = arrivals.values().flatten();
+            all.find(|a| std::ptr::eq(a.flow.plan, flow.plan)).and_then(|a| a.key.clone())
         })
     };
     for (i, flow) in flows.iter().enumerate() {
@@ -123,7 +130,7 @@ fn keys(flows: &[LoweredFlow<'_>], arrivals: &[(&str, String, Arrival<'_>)], sco
         if a.len() == b.len() && within(&a, &b) {
             continue;
         }
-        let place = |f: &LoweredFlow<'_>| {
+        let place = |f: &Whole<'_>| {
             let names = f.flow.key.as_deref().unwrap_or_default();
             match (names.first(), names.last()) {
                 (Some(first), Some(last)) => first.span.to(last.span).range(),

@@ -2,9 +2,11 @@
 //! its time is told all that is wrong with it, and each view is refused once.
 
 use crate::ast::{OpKind, Statement, StatementKind, TablePartKind, TableRef, View};
-use crate::lower::Context;
+use crate::lower::{Context, option};
 use crate::names::Kind;
+use crate::options::check_options;
 use crate::resolve::Scope;
+use cdc_core::catalog::{OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, codes};
 
 /// Checks all views.
@@ -15,12 +17,24 @@ pub(crate) fn views(statements: &[Statement], context: &Context<'_>, scope: &mut
             for table in tables_of(view) {
                 check_table(table, context, scope);
             }
+            check_options(scope, view.with.as_ref(), &view_options(), "a view", view.name.span);
             // a view that is wrong is not also "not yet"
             if scope.diagnostics.len() == before {
                 not_yet(view, statements, scope);
             }
         }
     }
+}
+
+fn view_options() -> Vec<OptionDescriptor> {
+    vec![
+        option("ttl", OptionKind::Duration, "how long state is kept, in source time"),
+        option(
+            "on_conflict",
+            OptionKind::Choice(&["error", "last", "log"]),
+            "what to do about two rows of a key",
+        ),
+    ]
 }
 
 fn tables_of(view: &View) -> impl Iterator<Item = &TableRef> {

@@ -100,11 +100,8 @@ fn print(rows: Vec<Row>) -> String {
     while i < rows.len() {
         // lines with code and a comment, next to each other
         let both = |r: &Row| !r.text.is_empty() && r.comment.is_some();
-        let group = rows[i..]
-            .iter()
-            .enumerate()
-            .take_while(|(n, r)| both(r) && (*n == 0 || !r.blank))
-            .count();
+        let group =
+            rows[i..].iter().enumerate().take_while(|(n, r)| both(r) && (*n == 0 || !r.blank)).count();
         let column = rows[i..i + group]
             .iter()
             .map(|r| r.indent + width(&r.text) + 2)

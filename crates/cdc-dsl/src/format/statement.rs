@@ -103,8 +103,9 @@ impl Formatter<'_> {
         let from_start = self.token(from).start;
         let equal_end = from.checked_sub(1).map_or(from_start, |i| self.token(i).end);
         match &view.with {
-            Some(block) if !self.has_comment(Span { start: span.start, end: block.span.start })
-                && !self.has_comment(Span { start: block.span.end, end: equal_end }) =>
+            Some(block)
+                if !self.has_comment(Span { start: span.start, end: block.span.start })
+                    && !self.has_comment(Span { start: block.span.end, end: equal_end }) =>
             {
                 let prefix = self.flat(self.between(span.start, block.span.start));
                 self.block(0, false, &format!("{prefix} "), block, " =", equal_end);

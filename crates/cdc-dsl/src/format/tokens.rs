@@ -45,7 +45,9 @@ impl Formatter<'_> {
     fn is_sign(&self, index: usize) -> bool {
         match self.token(index).kind {
             TokenKind::Bang => true,
-            TokenKind::Minus | TokenKind::Plus | TokenKind::Tilde => index == 0 || !self.ends_operand(index - 1),
+            TokenKind::Minus | TokenKind::Plus | TokenKind::Tilde => {
+                index == 0 || !self.ends_operand(index - 1)
+            }
             _ => false,
         }
     }
@@ -77,9 +79,8 @@ impl Formatter<'_> {
         let mut i = range.start;
         while i < range.end {
             let closes = |k| matches!(k, TokenKind::CloseBrace | TokenKind::CloseBracket);
-            let stray = self.token(i).kind == TokenKind::Comma
-                && i + 1 < range.end
-                && closes(self.token(i + 1).kind);
+            let stray =
+                self.token(i).kind == TokenKind::Comma && i + 1 < range.end && closes(self.token(i + 1).kind);
             if stray {
                 // `1, }` and `}, ]` keep the space that stands before the bracket without a comma
                 let spaced = self.token(i + 1).kind == TokenKind::CloseBrace

@@ -22,8 +22,20 @@ pub(crate) struct Qualifiers<'f> {
 
 /// Functions that need a group of rows.
 pub(crate) const AGGREGATES: &[&str] = &[
-    "avg", "bit_and", "bit_or", "bit_xor", "count", "group_concat", "json_arrayagg", "json_objectagg", "max",
-    "min", "std", "stddev", "sum", "variance",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "count",
+    "group_concat",
+    "json_arrayagg",
+    "json_objectagg",
+    "max",
+    "min",
+    "std",
+    "stddev",
+    "sum",
+    "variance",
 ];
 
 /// Lowers an expression; `None` if something in it was reported.
@@ -125,6 +137,11 @@ impl Lowering<'_, '_, '_> {
                 let (a, b) = (self.boxed(a), self.boxed(b));
                 Some(Kind::Binary(*op, a?, b?))
             }
+            ExprKind::Bars(a, b) => {
+                self.expr(a);
+                self.expr(b);
+                None
+            }
             ExprKind::IsNull { operand, negated } => {
                 Some(Kind::IsNull { operand: self.boxed(operand)?, negated: *negated })
             }
@@ -149,8 +166,7 @@ impl Lowering<'_, '_, '_> {
             }
             ExprKind::Case { operand, branches, otherwise } => {
                 let operand = operand.as_ref().map(|o| self.boxed(o));
-                let branches: Vec<_> =
-                    branches.iter().map(|(w, t)| (self.expr(w), self.expr(t))).collect();
+                let branches: Vec<_> = branches.iter().map(|(w, t)| (self.expr(w), self.expr(t))).collect();
                 let otherwise = otherwise.as_ref().map(|o| self.boxed(o));
                 let branches: Option<Vec<_>> = branches.into_iter().map(|(w, t)| Some((w?, t?))).collect();
                 Some(Kind::Case {
@@ -233,9 +249,11 @@ impl Lowering<'_, '_, '_> {
                 Some(field) => Some(Kind::Meta(field)),
                 None => {
                     let names = MetaField::ALL.map(MetaField::name);
-                    let mut d =
-                        Diagnostic::error(codes::UNKNOWN_META, format!("unknown metadata field \"{}\"", name.text))
-                            .at(name.span.range(), "");
+                    let mut d = Diagnostic::error(
+                        codes::UNKNOWN_META,
+                        format!("unknown metadata field \"{}\"", name.text),
+                    )
+                    .at(name.span.range(), "");
                     d.help.extend(help_for(&name.text, "fields of meta", &names));
                     self.scope.report(d);
                     None
@@ -245,8 +263,9 @@ impl Lowering<'_, '_, '_> {
         if self.qualifiers.table.is_some_and(|t| t == qualifier.text) {
             return Some(Kind::Column(name.text.clone()));
         }
-        let mut d = Diagnostic::error(codes::UNKNOWN_NAME, format!("unknown table or alias \"{}\"", qualifier.text))
-            .at(qualifier.span.range(), "");
+        let mut d =
+            Diagnostic::error(codes::UNKNOWN_NAME, format!("unknown table or alias \"{}\"", qualifier.text))
+                .at(qualifier.span.range(), "");
         d.help.push(match self.qualifiers.table {
             Some(table) => format!("write \"{table}.{}\", or just \"{}\"", name.text, name.text),
             None => format!("columns of this flow stand alone: \"{}\"", name.text),
@@ -290,11 +309,12 @@ impl Lowering<'_, '_, '_> {
             "json" => CastType::Json,
             other => {
                 const TYPES: &[&str] = &[
-                    "signed", "unsigned", "decimal", "double", "float", "char", "binary", "date", "datetime", "time",
-                    "year", "json",
+                    "signed", "unsigned", "decimal", "double", "float", "char", "binary", "date", "datetime",
+                    "time", "year", "json",
                 ];
-                let mut d = Diagnostic::error(codes::TYPE_MISMATCH, format!("\"{other}\" is no type of a cast"))
-                    .at(ty.span.range(), "");
+                let mut d =
+                    Diagnostic::error(codes::TYPE_MISMATCH, format!("\"{other}\" is no type of a cast"))
+                        .at(ty.span.range(), "");
                 d.help.push(match other {
                     "int" | "integer" | "bigint" => "write \"signed\" or \"unsigned\"".to_owned(),
                     "varchar" | "text" | "string" => "write \"char\"".to_owned(),
@@ -306,7 +326,12 @@ impl Lowering<'_, '_, '_> {
             }
         };
         if ty.arguments.len() > most {
-            self.error(codes::ARGUMENT_COUNT, format!("type \"{}\" takes no such numbers", ty.words), ty.span, "");
+            self.error(
+                codes::ARGUMENT_COUNT,
+                format!("type \"{}\" takes no such numbers", ty.words),
+                ty.span,
+                "",
+            );
             return None;
         }
         Some(found)

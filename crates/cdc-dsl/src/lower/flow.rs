@@ -9,6 +9,7 @@ use crate::resolve::Scope;
 use crate::suggest::nearest;
 use cdc_core::catalog::{OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, codes};
+use cdc_core::plan::pattern::TablePattern;
 use cdc_core::plan::{
     ColumnName, FlowOp, FlowPlan, NamedExpr, SCHEMA_CHANGE_KINDS, SchemaChangeMode, SelectItem as Item,
 };
@@ -21,9 +22,11 @@ pub(crate) struct Context<'f> {
     pub mode: SchemaChangeMode,
 }
 
-/// A flow, with what later checks need of it.
+/// A flow whose head is known, with what later checks need of it.
 pub(crate) struct LoweredFlow<'f> {
-    pub plan: FlowPlan,
+    /// `None` if something in it was reported; its columns are checked all the same.
+    pub plan: Option<FlowPlan>,
+    pub tables: TablePattern,
     pub flow: &'f Flow,
     /// The source, by its place in the file.
     pub source: usize,
@@ -49,7 +52,7 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
 }
 
 impl<'f> Context<'f> {
-    /// Lowers a flow; `None` if it reads a view or something in it was reported.
+    /// Lowers a flow; `None` if it reads a view or its head was reported.
     pub fn flow(&self, flow: &'f Flow, span: Span, scope: &mut Scope<'_>) -> Option<LoweredFlow<'f>> {
         let is_head = |k| matches!(k, Kind::Source(_) | Kind::View(_));
         let kind = self.names.resolve(&flow.head.root, "source or view", is_head, scope);
@@ -69,30 +72,28 @@ impl<'f> Context<'f> {
         };
         let qualifiers = Qualifiers { table: table_name };
         let ops = self.ops(&flow.ops, &qualifiers, scope);
-        let key = match &flow.key {
-            Some(names) => Some(key(names, scope)?),
-            None => None,
-        };
+        // the outer one: is there a key at all
+        let key = flow.key.as_ref().map(|names| key(names, scope));
         let owner = "a flow";
         let options = check_options(scope, flow.with.as_ref(), &flow_options(), owner, flow.target.span);
         for name in ["include", "exclude"] {
             change_kinds(flow, name, scope);
         }
         let (index, source) = source?;
-        sink?;
+        let tables = tables?;
         let name = format!(
             "{} => {}",
             self.text.get(flow.head.span.range()).unwrap_or_default(),
             self.text.get(flow.target.span.range()).unwrap_or_default()
         );
         let list = |name| options.list(name).map(<[String]>::to_vec).unwrap_or_default();
-        let plan = FlowPlan {
+        let plan = |ops, target, key| FlowPlan {
             name,
             source: source.plan.name.clone(),
-            tables: tables?,
-            ops: ops?,
+            tables: tables.clone(),
+            ops,
             sink: flow.target.root.text.clone(),
-            target: target?,
+            target,
             key,
             on_schema_change: options
                 .text("on_schema_change")
@@ -102,7 +103,12 @@ impl<'f> Context<'f> {
             exclude: list("exclude"),
             span: span.range(),
         };
-        Some(LoweredFlow { plan, flow, source: index })
+        let plan = match (ops, target, key, sink) {
+            (Some(ops), Some(target), None, Some(_)) => Some(plan(ops, target, None)),
+            (Some(ops), Some(target), Some(Some(key)), Some(_)) => Some(plan(ops, target, Some(key))),
+            _ => None,
+        };
+        Some(LoweredFlow { plan, tables, flow, source: index })
     }
 
     fn ops(&self, ops: &[Op], qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<Vec<FlowOp>> {
@@ -201,8 +207,11 @@ fn key(names: &[Name], scope: &mut Scope<'_>) -> Option<Vec<String>> {
     for (i, name) in names.iter().enumerate() {
         if names[..i].iter().any(|n| cdc_core::schema::same_name(&n.text, &name.text)) {
             scope.report(
-                Diagnostic::error(codes::DUPLICATE_COLUMN, format!("column \"{}\" is twice in the key", name.text))
-                    .at(name.span.range(), ""),
+                Diagnostic::error(
+                    codes::DUPLICATE_COLUMN,
+                    format!("column \"{}\" is twice in the key", name.text),
+                )
+                .at(name.span.range(), ""),
             );
             return None;
         }
@@ -240,12 +249,12 @@ fn change_kinds(flow: &Flow, option: &str, scope: &mut Scope<'_>) {
 /// Flows from the same head to the same target are numbered.
 pub(super) fn make_names_unique(flows: &mut [LoweredFlow<'_>]) {
     let mut seen: Vec<String> = Vec::new();
-    for flow in flows {
-        let base = flow.plan.name.clone();
+    for plan in flows.iter_mut().filter_map(|f| f.plan.as_mut()) {
+        let base = plan.name.clone();
         let count = seen.iter().filter(|n| **n == base).count();
         seen.push(base);
         if count > 0 {
-            flow.plan.name = format!("{} #{}", flow.plan.name, count + 1);
+            plan.name = format!("{} #{}", plan.name, count + 1);
         }
     }
 }

@@ -21,7 +21,8 @@ pub(super) fn number(text: &str) -> Result<Value<'static>, &'static str> {
             return Ok(Value::UInt(v));
         }
     }
-    let decimal = canonical_decimal(text).ok_or("a DECIMAL has at most 65 digits, 30 of them behind the dot")?;
+    let decimal =
+        canonical_decimal(text).ok_or("a DECIMAL has at most 65 digits, 30 of them behind the dot")?;
     Ok(Value::Decimal(Cow::Owned(decimal)))
 }
 

@@ -105,9 +105,12 @@ fn pattern(part: &TablePart, scope: &mut Scope<'_>) -> Option<NamePattern> {
         },
         TablePartKind::Template(_) => {
             scope.report(
-                Diagnostic::error(codes::PATTERN_NOT_ALLOWED, "a name template stands only in the target of a flow")
-                    .at(part.span.range(), "")
-                    .help("write a name, in backticks if need be, or a pattern"),
+                Diagnostic::error(
+                    codes::PATTERN_NOT_ALLOWED,
+                    "a name template stands only in the target of a flow",
+                )
+                .at(part.span.range(), "")
+                .help("write a name, in backticks if need be, or a pattern"),
             );
             None
         }
@@ -115,7 +118,12 @@ fn pattern(part: &TablePart, scope: &mut Scope<'_>) -> Option<NamePattern> {
 }
 
 /// A head that names one table must be one that the source covers.
-fn is_covered(pattern: &TablePattern, head: &TableRef, source: &SourceInfo, scope: &mut Scope<'_>) -> Option<()> {
+fn is_covered(
+    pattern: &TablePattern,
+    head: &TableRef,
+    source: &SourceInfo,
+    scope: &mut Scope<'_>,
+) -> Option<()> {
     let Some(table) = exact_table(pattern, source) else { return Some(()) };
     let Some(set) = &source.tables else { return Some(()) };
     if set.contains(&table) {
@@ -146,7 +154,11 @@ pub(crate) fn exact_table(pattern: &TablePattern, source: &SourceInfo) -> Option
 }
 
 /// What tables are called at the target. A sink alone is short for `sink.*`.
-pub(super) fn target(target: &TableRef, head: Option<&TablePattern>, scope: &mut Scope<'_>) -> Option<TargetName> {
+pub(super) fn target(
+    target: &TableRef,
+    head: Option<&TablePattern>,
+    scope: &mut Scope<'_>,
+) -> Option<TargetName> {
     let sink = &target.root.text;
     let part = match target.parts.as_slice() {
         [] => return Some(TargetName::SameAsSource),
@@ -238,8 +250,9 @@ fn known_group(group: &str, span: Span, head: Option<&TablePattern>, scope: &mut
     if known.contains(&group) {
         return Some(());
     }
-    let mut d = Diagnostic::error(codes::TEMPLATE_GROUP, format!("name template uses an unknown group \"{group}\""))
-        .at(span.range(), "");
+    let mut d =
+        Diagnostic::error(codes::TEMPLATE_GROUP, format!("name template uses an unknown group \"{group}\""))
+            .at(span.range(), "");
     d.help.extend(help_for(group, "it may use", &known));
     scope.report(d);
     None

@@ -104,7 +104,10 @@ impl Parser<'_> {
             self.advance();
             let right = self.nested(|p| p.climb(power + 1))?;
             let span = left.span.to(self.previous_span());
-            return self.make(ExprKind::Binary(op, Box::new(left), Box::new(right)), span).map(Ok);
+            let (left, right) = (Box::new(left), Box::new(right));
+            let bars = self.tokens[at].kind == TokenKind::BarBar;
+            let kind = if bars { ExprKind::Bars(left, right) } else { ExprKind::Binary(op, left, right) };
+            return self.make(kind, span).map(Ok);
         }
         if self.kind() != TokenKind::Word {
             return Ok(Err(left));
@@ -209,7 +212,8 @@ impl Parser<'_> {
             }
             "like" => {
                 let pattern = Box::new(self.nested(|p| p.climb(SIGN))?);
-                let escape = if self.eat_word("escape") { Some(self.text("a character in quotes")?) } else { None };
+                let escape =
+                    if self.eat_word("escape") { Some(self.text("a character in quotes")?) } else { None };
                 ExprKind::Like { operand, pattern, escape, negated }
             }
             _ => {

@@ -10,8 +10,21 @@ use cdc_core::diagnostic::codes;
 
 /// The words that begin an operator.
 const OPERATORS: &[&str] = &[
-    "where", "select", "extend", "drop", "rename", "join", "left", "right", "full", "semi", "anti", "aggregate",
-    "distinct", "union", "top",
+    "where",
+    "select",
+    "extend",
+    "drop",
+    "rename",
+    "join",
+    "left",
+    "right",
+    "full",
+    "semi",
+    "anti",
+    "aggregate",
+    "distinct",
+    "union",
+    "top",
 ];
 
 /// Words of other languages, and what is written here.
@@ -120,9 +133,7 @@ impl Parser<'_> {
                 && match self.kind_at(1) {
                     TokenKind::Star | TokenKind::Question | TokenKind::Word => true,
                     // digits behind a star
-                    TokenKind::Number => {
-                        !self.text_of(self.tokens[self.at + 1]).contains(['.', '+', '-'])
-                    }
+                    TokenKind::Number => !self.text_of(self.tokens[self.at + 1]).contains(['.', '+', '-']),
                     _ => false,
                 };
             let end = self.advance().end;
@@ -174,12 +185,7 @@ impl Parser<'_> {
         }
         let token = self.token();
         let text = self.text_of(token);
-        self.report(
-            codes::UNEXPECTED_TOKEN,
-            format!("unknown operator \"{text}\""),
-            token.span().into(),
-            "",
-        );
+        self.report(codes::UNEXPECTED_TOKEN, format!("unknown operator \"{text}\""), token.span().into(), "");
         let elsewhere = ELSEWHERE.iter().find(|(w, _)| w.eq_ignore_ascii_case(text));
         match (elsewhere, nearest(text, OPERATORS.iter().copied())) {
             (Some((_, here)), _) => self.help(&format!("this is written \"{here}\"")),

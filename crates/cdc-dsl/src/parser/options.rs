@@ -114,7 +114,9 @@ impl Parser<'_> {
         let mut word = self.text_of(self.token()).to_owned();
         while self.next_is_adjacent() && self.kind_at(1) == TokenKind::Minus {
             let (minus, part) = (self.tokens[self.at + 1], self.tokens.get(self.at + 2).copied());
-            let Some(part) = part.filter(|p| p.kind == TokenKind::Word && p.start == minus.end) else { break };
+            let Some(part) = part.filter(|p| p.kind == TokenKind::Word && p.start == minus.end) else {
+                break;
+            };
             self.roles[self.at + 1] = Role::Joined;
             self.roles[self.at + 2] = Role::Joined;
             word.push('-');

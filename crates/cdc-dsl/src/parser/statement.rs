@@ -85,7 +85,8 @@ impl Parser<'_> {
 
     fn unknown_statement(&mut self) -> Fail {
         if !self.is_name() || self.at > 0 && !self.token().first_on_line {
-            let expected = if self.token().first_on_line { "a statement" } else { "the end of the statement" };
+            let expected =
+                if self.token().first_on_line { "a statement" } else { "the end of the statement" };
             let alias = self.is_name() && self.at > 0;
             let fail = self.unexpected(expected);
             if matches!(self.kind(), TokenKind::Pipe | TokenKind::FatArrow) {

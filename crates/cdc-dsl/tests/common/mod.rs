@@ -3,7 +3,9 @@
 // each test file uses its own part of this
 #![allow(dead_code)]
 
-use cdc_core::catalog::{Catalog, ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind, Surroundings};
+use cdc_core::catalog::{
+    Catalog, ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind, Surroundings,
+};
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, TableId, TableSchema};
 use cdc_dsl::{Compiled, report};
@@ -86,9 +88,10 @@ impl Surroundings for World {
         match path {
             "shop.sql" => Ok(shop()),
             "keyless.sql" => Ok(shop().into_iter().chain([keyless()]).collect()),
-            other => {
-                Err(vec![Diagnostic::error(codes::FILE_UNREADABLE, format!("file \"{other}\" cannot be read"))])
-            }
+            other => Err(vec![Diagnostic::error(
+                codes::FILE_UNREADABLE,
+                format!("file \"{other}\" cannot be read"),
+            )]),
         }
     }
 }

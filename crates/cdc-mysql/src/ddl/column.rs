@@ -47,6 +47,12 @@ impl ColumnDef {
         self.ty.rounds
     }
 
+    /// TEXT, MEDIUMTEXT .. without a length. Measured on 9.7: changed in the same statement as CONVERT TO, such
+    /// a column comes out as TINYTEXT, or as TEXT, whatever it says.
+    pub(super) fn is_unsized_text(&self) -> bool {
+        matches!(self.ty.raw, types::RawType::Text { length: None, .. })
+    }
+
     /// The column in an ALTER TABLE. CONVERT TO CHARACTER SET overrules what a text column says of itself,
     /// but for its BINARY attribute.
     pub(super) fn finish_in_alter(

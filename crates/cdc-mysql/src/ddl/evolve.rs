@@ -227,6 +227,16 @@ fn final_columns(
             continue;
         }
         if let Some(def) = fate.change {
+            if converts && !context.mariadb && def.is_unsized_text() {
+                return Err(Failure::new(
+                    codes::DDL_UNSUPPORTED,
+                    format!(
+                        "MySQL gives the column \"{}\" a size of its own choice where one statement changes it \
+                         and converts the table",
+                        def.name
+                    ),
+                ));
+            }
             let column = define(def)?;
             columns.push(Final { number, column, is_old: false, rounds: def.rounds() });
             continue;

@@ -46,7 +46,8 @@ pub(crate) fn convert(stored: ValueRef<'_>, from: Kind, to: &ColumnType) -> Resu
     }
     match to {
         ColumnType::Int { .. } | ColumnType::Year | ColumnType::Bit { .. } => {
-            if matches!(to, ColumnType::Bit { .. }) && !matches!(from, Kind::Int | Kind::Unsigned | Kind::Bit) {
+            if matches!(to, ColumnType::Bit { .. }) && !matches!(from, Kind::Int | Kind::Unsigned | Kind::Bit)
+            {
                 return Err("only integers become BIT".to_owned());
             }
             integer(stored, to)
@@ -57,7 +58,8 @@ pub(crate) fn convert(stored: ValueRef<'_>, from: Kind, to: &ColumnType) -> Resu
                 stored => number_text(stored, from)?,
             };
             let text = rescale(&text, u32::from(*scale)).ok_or("it would lose digits")?;
-            let whole = text.trim_start_matches('-').split('.').next().unwrap_or_default().trim_start_matches('0');
+            let whole =
+                text.trim_start_matches('-').split('.').next().unwrap_or_default().trim_start_matches('0');
             if whole.len() > usize::from(precision.saturating_sub(*scale)) {
                 return Err("it has too many digits".to_owned());
             }
@@ -84,7 +86,9 @@ pub(crate) fn convert(stored: ValueRef<'_>, from: Kind, to: &ColumnType) -> Resu
                 let text = utf8(stored)?;
                 let (date, time) = text.split_once(' ').unwrap_or((text, ""));
                 let midnight = time.bytes().all(|b| b"0:.".contains(&b));
-                midnight.then(|| Stored::Text(date.to_owned())).ok_or_else(|| "it would lose its time".to_owned())
+                midnight
+                    .then(|| Stored::Text(date.to_owned()))
+                    .ok_or_else(|| "it would lose its time".to_owned())
             }
             _ => Err(unknown(to)),
         },
@@ -162,8 +166,9 @@ fn integer(stored: ValueRef<'_>, to: &ColumnType) -> Result<Stored, String> {
         ValueRef::Real(v) if v == v.trunc() && v.abs() < 9e15 => (v as i64).to_string(),
         stored => number_text(stored, Kind::Foreign)?,
     };
-    let number: i128 =
-        rescale(&text, 0).and_then(|t| t.parse().ok()).ok_or_else(|| "it is not a whole number".to_owned())?;
+    let number: i128 = rescale(&text, 0)
+        .and_then(|t| t.parse().ok())
+        .ok_or_else(|| "it is not a whole number".to_owned())?;
     let value = match (u64::try_from(number), i64::try_from(number)) {
         (Ok(v), _) => Value::UInt(v),
         (_, Ok(v)) => Value::Int(v),
@@ -174,7 +179,9 @@ fn integer(stored: ValueRef<'_>, to: &ColumnType) -> Result<Stored, String> {
         return Err("it is not a year".to_owned());
     }
     let mut scratch = Vec::new();
-    encode(&value, Form::of(to), &mut scratch).map(Stored::from_ref).ok_or_else(|| "it is out of range".to_owned())
+    encode(&value, Form::of(to), &mut scratch)
+        .map(Stored::from_ref)
+        .ok_or_else(|| "it is out of range".to_owned())
 }
 
 fn real(stored: ValueRef<'_>, from: Kind) -> Result<f64, String> {
@@ -224,7 +231,9 @@ fn plain_double(v: f64) -> Option<String> {
 }
 
 fn fraction(text: &str, fsp: u8) -> Result<Stored, String> {
-    pad_fraction(text, u32::from(fsp)).map(Stored::Text).ok_or_else(|| "it would lose its fraction".to_owned())
+    pad_fraction(text, u32::from(fsp))
+        .map(Stored::Text)
+        .ok_or_else(|| "it would lose its fraction".to_owned())
 }
 
 /// A time with exactly `digits` digits of fraction; `None` if that would cut off other digits than zeros.
@@ -291,7 +300,12 @@ mod tests {
             (ValueRef::Integer(5), Kind::Int, big, Stored::Integer(5)),
             (t("2026-01-31"), Kind::Date, ColumnType::DateTime { fsp: 3 }, text("2026-01-31 00:00:00.000")),
             (t("10:00:00.5"), Kind::Time(1), ColumnType::Time { fsp: 3 }, text("10:00:00.500")),
-            (ValueRef::Blob(&[1]), Kind::Binary(1), ColumnType::Binary { length: 3 }, Stored::Blob(vec![1, 0, 0])),
+            (
+                ValueRef::Blob(&[1]),
+                Kind::Binary(1),
+                ColumnType::Binary { length: 3 },
+                Stored::Blob(vec![1, 0, 0]),
+            ),
             (ValueRef::Integer(0), Kind::Year, varchar.clone(), text("0000")),
             (ValueRef::Real(0.1), Kind::Double, varchar, text("0.1")),
             (ValueRef::Null, Kind::Decimal(2), decimal(12, 4), Stored::Null),

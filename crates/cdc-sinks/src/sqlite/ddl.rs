@@ -143,7 +143,8 @@ impl Change<'_> {
             None => Ok(()),
             Some(there) => {
                 let sql = format!("ALTER TABLE {} DROP COLUMN {}", quote(&found.name), quote(&there.name));
-                let help = "an index, trigger, view, CHECK or key of the target names the column; drop that first";
+                let help =
+                    "an index, trigger, view, CHECK or key of the target names the column; drop that first";
                 self.run(&sql).map_err(|e| if e.is_transient() { e } else { e.help(help) })
             }
         }
@@ -188,8 +189,17 @@ impl Change<'_> {
 
     /// Makes the table anew with another type of one column.
     fn rebuild(&self, found: &Found, column: &FoundColumn, ty: &ColumnType) -> Result<()> {
-        const LOST: [&str; 9] =
-            ["CHECK", "COLLATE", "REFERENCES", "GENERATED", "AS", "AUTOINCREMENT", "STRICT", "UNIQUE", "CONFLICT"];
+        const LOST: [&str; 9] = [
+            "CHECK",
+            "COLLATE",
+            "REFERENCES",
+            "GENERATED",
+            "AS",
+            "AUTOINCREMENT",
+            "STRICT",
+            "UNIQUE",
+            "CONFLICT",
+        ];
         let words = bare_words(&found.sql);
         if let Some(word) = LOST.iter().find(|w| words.iter().any(|x| x == *w)) {
             return Err(Error::definite(
@@ -227,7 +237,9 @@ impl Change<'_> {
     fn dependents(&self, found: &Found) -> Result<Vec<String>> {
         let sql = "SELECT sql FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL \
                    AND tbl_name = ?1 COLLATE NOCASE ORDER BY rowid";
-        let read = || -> rusqlite::Result<Vec<String>> { self.db.prepare(sql)?.query_map([&found.name], |r| r.get(0))?.collect() };
+        let read = || -> rusqlite::Result<Vec<String>> {
+            self.db.prepare(sql)?.query_map([&found.name], |r| r.get(0))?.collect()
+        };
         read().map_err(|e| self.refused(sql, &e))
     }
 
@@ -267,8 +279,10 @@ impl Change<'_> {
     ) -> Result<()> {
         let key = primary.iter().filter_map(|i| columns.get(*i)).map(|c| &*c.name);
         let call = conversion(&column.name, key);
-        let values: Vec<String> =
-            columns.iter().map(|c| if c.name == column.name { call.clone() } else { quote(&c.name) }).collect();
+        let values: Vec<String> = columns
+            .iter()
+            .map(|c| if c.name == column.name { call.clone() } else { quote(&c.name) })
+            .collect();
         let sql = format!(
             "INSERT INTO {} ({}) SELECT {} FROM {}",
             quote(REBUILT),
@@ -301,7 +315,14 @@ impl Change<'_> {
 
     /// Runs a statement in which a function converts a column's values to another type; the function's other
     /// arguments are the key, to be shown where a value does not convert.
-    fn converting(&self, found: &Found, column: &FoundColumn, from: Kind, ty: &ColumnType, sql: &str) -> Result<()> {
+    fn converting(
+        &self,
+        found: &Found,
+        column: &FoundColumn,
+        from: Kind,
+        ty: &ColumnType,
+        sql: &str,
+    ) -> Result<()> {
         let target = ty.clone();
         let make = move |c: &rusqlite::functions::Context<'_>| {
             let value = c.get_raw(0);
@@ -359,7 +380,10 @@ fn differs(found: &Found, there: &FoundColumn, name: &str, wanted: &str) -> Erro
 }
 
 fn no_column(found: &Found, column: &str) -> Error {
-    Error::definite(codes::TARGET_DDL, format!("table \"{}\" at the target has no column \"{column}\"", found.name))
-        .note(format!("found: {}", clipped(&found.sql)))
-        .help("the column was dropped or renamed there by somebody else; put it back")
+    Error::definite(
+        codes::TARGET_DDL,
+        format!("table \"{}\" at the target has no column \"{column}\"", found.name),
+    )
+    .note(format!("found: {}", clipped(&found.sql)))
+    .help("the column was dropped or renamed there by somebody else; put it back")
 }

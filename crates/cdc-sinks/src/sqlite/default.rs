@@ -23,9 +23,8 @@ pub(crate) fn default_value(column: &Column) -> Result<Stored, String> {
     match &column.default {
         Some(text) => match literal(text) {
             Some(Literal::Null) => Ok(Stored::Null),
-            Some(literal) => {
-                convert(&literal, &column.ty).ok_or_else(|| format!("DEFAULT {text} of a {} column", column.ty))
-            }
+            Some(literal) => convert(&literal, &column.ty)
+                .ok_or_else(|| format!("DEFAULT {text} of a {} column", column.ty)),
             None => Err(format!("DEFAULT {text} is not a constant")),
         },
         None if column.nullable => Ok(Stored::Null),
@@ -68,7 +67,8 @@ fn literal(text: &str) -> Option<Literal> {
         return hex(digits).map(Literal::Bytes);
     }
     if let Some(digits) = text.strip_prefix("0b").or_else(|| quoted("b'")) {
-        return if digits.is_empty() { Some(0) } else { u64::from_str_radix(digits, 2).ok() }.map(Literal::Bits);
+        return if digits.is_empty() { Some(0) } else { u64::from_str_radix(digits, 2).ok() }
+            .map(Literal::Bits);
     }
     // A character set introducer: the text is shown as UTF-8 all the same.
     let body = match text.strip_prefix('_') {
@@ -221,7 +221,10 @@ impl FromRef for Stored {
 /// `2026-01-31`.
 fn date(text: &str) -> Option<String> {
     let fits = text.len() == 10
-        && text.bytes().enumerate().all(|(i, b)| if i == 4 || i == 7 { b == b'-' } else { b.is_ascii_digit() });
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(i, b)| if i == 4 || i == 7 { b == b'-' } else { b.is_ascii_digit() });
     fits.then(|| text.to_owned())
 }
 
@@ -255,9 +258,10 @@ fn implicit(ty: &ColumnType) -> Option<Stored> {
         ColumnType::DateTime { fsp } | ColumnType::Timestamp { fsp } => {
             pad_fraction("0000-00-00 00:00:00", u32::from(*fsp)).map(Stored::Text)
         }
-        ColumnType::Char { .. } | ColumnType::VarChar { .. } | ColumnType::Text { .. } | ColumnType::Set { .. } => {
-            text("")
-        }
+        ColumnType::Char { .. }
+        | ColumnType::VarChar { .. }
+        | ColumnType::Text { .. }
+        | ColumnType::Set { .. } => text(""),
         ColumnType::Enum { labels, .. } => text(labels.first()?),
         ColumnType::Binary { length } => Some(Stored::Blob(vec![0; *length as usize])),
         ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => Some(Stored::Blob(Vec::new())),
@@ -310,7 +314,10 @@ mod tests {
         assert_eq!(of(decimal(), "-.5"), text("-0.50"));
         assert_eq!(of(varchar(), r"'it''s \'x\' \\ \n'"), text("it's 'x' \\ \n"));
         assert_eq!(of(varchar(), "_utf8mb4'é'"), text("é"));
-        assert_eq!(of(ColumnType::DateTime { fsp: 3 }, "'2026-01-01 00:00:00'"), text("2026-01-01 00:00:00.000"));
+        assert_eq!(
+            of(ColumnType::DateTime { fsp: 3 }, "'2026-01-01 00:00:00'"),
+            text("2026-01-01 00:00:00.000")
+        );
         assert_eq!(of(ColumnType::Bit { width: 3 }, "b'101'"), Ok(Stored::Integer(5)));
         assert_eq!(of(ColumnType::Binary { length: 3 }, "0x41"), Ok(Stored::Blob(vec![0x41, 0, 0])));
         assert_eq!(of(ColumnType::Double { unsigned: false }, "'1e3'"), Ok(Stored::Real(1000.0)));
@@ -321,12 +328,16 @@ mod tests {
             assert!(of(varchar(), unknown).is_err(), "{unknown}");
         }
         assert!(of(ColumnType::Timestamp { fsp: 0 }, "'2026-01-01 00:00:00'").is_err());
-        assert_eq!(of(ColumnType::Timestamp { fsp: 1 }, "'0000-00-00 00:00:00'"), text("0000-00-00 00:00:00.0"));
+        assert_eq!(
+            of(ColumnType::Timestamp { fsp: 1 }, "'0000-00-00 00:00:00'"),
+            text("0000-00-00 00:00:00.0")
+        );
     }
 
     #[test]
     fn not_null_without_a_default_reads_the_implicit_one() {
-        let column = Column::new("c", ColumnType::Decimal { precision: 5, scale: 1, unsigned: false }).not_null();
+        let column =
+            Column::new("c", ColumnType::Decimal { precision: 5, scale: 1, unsigned: false }).not_null();
         assert_eq!(default_value(&column), Ok(Stored::Text("0.0".to_owned())));
         let column = Column::new("c", ColumnType::Json);
         assert_eq!(default_value(&column), Ok(Stored::Null));

@@ -18,45 +18,62 @@ impl Errors<'_> {
         let path = self.0.display();
         let message = message(e);
         match e.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
-                Error::transient(codes::TARGET_BUSY, format!("sqlite \"{path}\" is locked by another program"))
-                    .note(format!("{doing}: waited {BUSY_SECONDS} s: {message}"))
-                    .help("end the other program's transaction, or the program")
-            }
+            Some(
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed,
+            ) => Error::transient(
+                codes::TARGET_BUSY,
+                format!("sqlite \"{path}\" is locked by another program"),
+            )
+            .note(format!("{doing}: waited {BUSY_SECONDS} s: {message}"))
+            .help("end the other program's transaction, or the program"),
             Some(ErrorCode::NotADatabase) => self.not_a_database(),
-            Some(ErrorCode::DatabaseCorrupt) => {
-                Error::definite(codes::TARGET_NOT_OURS, format!("sqlite \"{path}\" is damaged: {message}"))
-                    .note(doing.to_owned())
-                    .help("run PRAGMA integrity_check; give another path, or move the file away with its -wal and -shm")
-            }
+            Some(ErrorCode::DatabaseCorrupt) => Error::definite(
+                codes::TARGET_NOT_OURS,
+                format!("sqlite \"{path}\" is damaged: {message}"),
+            )
+            .note(doing.to_owned())
+            .help(
+                "run PRAGMA integrity_check; give another path, or move the file away with its -wal and -shm",
+            ),
             Some(ErrorCode::DiskFull) => {
                 Error::transient(codes::TARGET_WRITE, format!("sqlite \"{path}\": the disk is full"))
                     .note(format!("{doing}: {message}"))
                     .help("make room; nothing was written")
             }
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
-                Error::definite(codes::TARGET_WRITE, format!("sqlite \"{path}\" cannot be written: {message}"))
-                    .note(doing.to_owned())
-                    .help("make the file and its folder writable for this user")
-            }
+            Some(
+                ErrorCode::ReadOnly
+                | ErrorCode::PermissionDenied
+                | ErrorCode::AuthorizationForStatementDenied,
+            ) => Error::definite(
+                codes::TARGET_WRITE,
+                format!("sqlite \"{path}\" cannot be written: {message}"),
+            )
+            .note(doing.to_owned())
+            .help("make the file and its folder writable for this user"),
             Some(ErrorCode::CannotOpen) => self.cannot_open(&message),
             Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted) => {
-                Error::transient(codes::TARGET_WRITE, format!("sqlite \"{path}\": {message}")).note(doing.to_owned())
+                Error::transient(codes::TARGET_WRITE, format!("sqlite \"{path}\": {message}"))
+                    .note(doing.to_owned())
             }
             Some(ErrorCode::SchemaChanged) => {
-                Error::transient(codes::TARGET_WRITE, format!("sqlite \"{path}\": {message}")).note(doing.to_owned())
-            }
-            Some(ErrorCode::TooBig) => {
-                Error::definite(codes::TARGET_VALUE, format!("sqlite \"{path}\" cannot hold a value: {message}"))
+                Error::transient(codes::TARGET_WRITE, format!("sqlite \"{path}\": {message}"))
                     .note(doing.to_owned())
-                    .help("SQLite's limit is 1,000,000,000 bytes a row; leave the column out of the flow")
             }
+            Some(ErrorCode::TooBig) => Error::definite(
+                codes::TARGET_VALUE,
+                format!("sqlite \"{path}\" cannot hold a value: {message}"),
+            )
+            .note(doing.to_owned())
+            .help("SQLite's limit is 1,000,000,000 bytes a row; leave the column out of the flow"),
             _ => Error::definite(code, format!("sqlite \"{path}\": {message}")).note(doing.to_owned()),
         }
     }
 
     pub(crate) fn cannot_open(self, message: &str) -> Error {
-        Error::definite(codes::TARGET_OPEN, format!("sqlite \"{}\" cannot be opened: {message}", self.0.display()))
+        Error::definite(
+            codes::TARGET_OPEN,
+            format!("sqlite \"{}\" cannot be opened: {message}", self.0.display()),
+        )
     }
 
     pub(crate) fn not_a_database(self) -> Error {

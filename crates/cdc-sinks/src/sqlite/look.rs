@@ -133,7 +133,8 @@ impl Found {
         if misfits.is_empty() {
             return Ok(());
         }
-        let more = if misfits.len() > 1 { format!(" (and {} more)", misfits.len() - 1) } else { String::new() };
+        let more =
+            if misfits.len() > 1 { format!(" (and {} more)", misfits.len() - 1) } else { String::new() };
         let mut error = Error::definite(
             codes::TARGET_SHAPE,
             format!("table \"{}\" at the target has another shape: {}{more}", table.name, misfits[0].what),
@@ -163,7 +164,10 @@ impl Found {
         if self.name != table.name {
             return vec![misfit(
                 format!("it is spelled \"{}\", and SQLite tells no letter case apart in names", self.name),
-                format!("send the flow to \"{}\", or to a name that differs in more than letter case", self.name),
+                format!(
+                    "send the flow to \"{}\", or to a name that differs in more than letter case",
+                    self.name
+                ),
             )];
         }
         let mut misfits = Vec::new();
@@ -171,7 +175,11 @@ impl Found {
             match self.column(&column.name) {
                 None => misfits.push(misfit(
                     format!("column \"{}\" {} is not there", column.name, declared(&column.ty)),
-                    format!("ALTER TABLE {here} ADD COLUMN {} {};", quote(&column.name), declared(&column.ty)),
+                    format!(
+                        "ALTER TABLE {here} ADD COLUMN {} {};",
+                        quote(&column.name),
+                        declared(&column.ty)
+                    ),
                 )),
                 Some(found) if found.generated => misfits.push(misfit(
                     format!("column \"{}\" is generated there", found.name),
@@ -249,7 +257,9 @@ impl Found {
                 let column = key.iter().find(|k| name.as_deref().is_some_and(|n| same_name(n, &k.name)));
                 if !column.is_some_and(|c| folds_no_more(collation, &c.ty)) {
                     let name = name.as_deref().unwrap_or_default();
-                    let what = format!("key column \"{name}\" compares by {collation}, which makes one key of several");
+                    let what = format!(
+                        "key column \"{name}\" compares by {collation}, which makes one key of several"
+                    );
                     misfits.push(Misfit { what, mend: mend.clone() });
                 }
             }

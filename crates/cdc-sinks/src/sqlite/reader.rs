@@ -37,8 +37,9 @@ impl SqliteReader {
         }
         let errors = Errors(&self.options.path);
         let Some(db) = &self.db else { return Ok(None) };
-        let found = Found::look(db, &table.name)
-            .map_err(|e| errors.of(codes::TARGET_OPEN, &format!("looking at table \"{}\"", table.name), &e))?;
+        let found = Found::look(db, &table.name).map_err(|e| {
+            errors.of(codes::TARGET_OPEN, &format!("looking at table \"{}\"", table.name), &e)
+        })?;
         // One that differs in letter case is another table to the source.
         let Some(found) = found.filter(|f| f.name == table.name) else { return Ok(None) };
         if let Some(missing) = table.schema.columns.iter().find(|c| found.column(&c.name).is_none()) {
@@ -86,7 +87,9 @@ impl TargetReader for SqliteReader {
             .collect();
         let sql = format!(
             "SELECT {} FROM {} WHERE {}",
-            quote_all(table.schema.columns.iter().map(|c| found.column(&c.name).map_or(&*c.name, |f| &*f.name))),
+            quote_all(
+                table.schema.columns.iter().map(|c| found.column(&c.name).map_or(&*c.name, |f| &*f.name))
+            ),
             quote(&found.name),
             key_condition(key_names(table, &found))
         );
@@ -140,7 +143,9 @@ impl TargetReader for SqliteReader {
         let mut key = Vec::new();
         let mut scratch = Vec::new();
         for i in &table.key {
-            let (Some(value), Some(column)) = (values.get(*i), table.schema.columns.get(*i)) else { continue };
+            let (Some(value), Some(column)) = (values.get(*i), table.schema.columns.get(*i)) else {
+                continue;
+            };
             // What has no place at the target is never found there.
             match encode(value, Form::of(&column.ty), &mut scratch) {
                 Some(stored) => push_key(&mut key, stored),
@@ -186,7 +191,11 @@ fn compare_row(
                 (None, Some(value)) => format!("{value} (not to be written to this column)"),
                 (None, None) => "(no value)".to_owned(),
             };
-            differences.push(ColumnDifference { column: column.name.clone(), expected, actual: show(actual) });
+            differences.push(ColumnDifference {
+                column: column.name.clone(),
+                expected,
+                actual: show(actual),
+            });
         }
     }
     Ok(if differences.is_empty() { Comparison::Equal } else { Comparison::Differs(differences) })

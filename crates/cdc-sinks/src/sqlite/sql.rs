@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn only_words_outside_quotes_count() {
-        let words = bare_words("CREATE TABLE t(\"check\" x, 'un''ique', [a b], -- collate\n /* strict */ c);");
+        let words =
+            bare_words("CREATE TABLE t(\"check\" x, 'un''ique', [a b], -- collate\n /* strict */ c);");
         assert_eq!(words, ["CREATE", "TABLE", "T", "X", "C"]);
     }
 }

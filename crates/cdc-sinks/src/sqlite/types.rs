@@ -259,9 +259,7 @@ pub(crate) fn column_type(declared: &str) -> Option<ColumnType> {
         Kind::Bit => ColumnType::Bit { width: 64 },
         Kind::Float => ColumnType::Float { unsigned: false },
         Kind::Double => ColumnType::Double { unsigned: false },
-        Kind::Decimal(scale) => {
-            ColumnType::Decimal { precision: 65, scale: digits(scale), unsigned: false }
-        }
+        Kind::Decimal(scale) => ColumnType::Decimal { precision: 65, scale: digits(scale), unsigned: false },
         Kind::Date => ColumnType::Date,
         Kind::Time(n) => ColumnType::Time { fsp: digits(n) },
         Kind::DateTime(n) => ColumnType::DateTime { fsp: digits(n) },

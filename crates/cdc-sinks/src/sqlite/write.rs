@@ -77,7 +77,8 @@ impl Writer {
         errors: Errors<'_>,
     ) -> Result<(), Error> {
         let prepare = |sql: &str| {
-            db.prepare_cached(sql).map_err(|e| errors.of(codes::TARGET_WRITE, &format!("statement: {sql}"), &e))
+            db.prepare_cached(sql)
+                .map_err(|e| errors.of(codes::TARGET_WRITE, &format!("statement: {sql}"), &e))
         };
         let mut upsert = prepare(&self.upsert)?;
         let mut delete = prepare(&self.delete)?;
@@ -160,7 +161,8 @@ impl Writer {
                 return Err(self.no_place(i, keys_only, &value, row));
             };
             if let Err(e) = statement.raw_bind_parameter(i + 1, Bound(stored)) {
-                let doing = format!("a value of {} bytes for table \"{}\"", row.as_bytes().len(), self.table.name);
+                let doing =
+                    format!("a value of {} bytes for table \"{}\"", row.as_bytes().len(), self.table.name);
                 return Err(errors.of(codes::TARGET_VALUE, &doing, &e));
             }
         }
@@ -169,14 +171,19 @@ impl Writer {
 
     fn no_place(&self, i: usize, keys_only: bool, value: &cdc_core::Value<'_>, row: &Row) -> Error {
         let columns = &self.table.schema.columns;
-        let column = if keys_only { self.table.key.get(i).and_then(|i| columns.get(*i)) } else { columns.get(i) };
-        let (name, ty) = column.map_or((String::new(), String::new()), |c| (c.name.to_string(), c.ty.to_string()));
+        let column =
+            if keys_only { self.table.key.get(i).and_then(|i| columns.get(*i)) } else { columns.get(i) };
+        let (name, ty) =
+            column.map_or((String::new(), String::new()), |c| (c.name.to_string(), c.ty.to_string()));
         let place = format!("table \"{}\", column \"{name}\"", self.table.name);
         let row = format!("row: {}", clipped(&format!("{row:?}")));
         if value.is_absent() {
-            return Error::definite(codes::PARTIAL_IMAGE, format!("{place}: the row came without this column"))
-                .note(row)
-                .help("SET GLOBAL binlog_row_image = 'FULL';");
+            return Error::definite(
+                codes::PARTIAL_IMAGE,
+                format!("{place}: the row came without this column"),
+            )
+            .note(row)
+            .help("SET GLOBAL binlog_row_image = 'FULL';");
         }
         let what = clipped(&format!("{value}"));
         Error::definite(

@@ -1,7 +1,9 @@
 //! What the sink tests share.
 #![allow(dead_code)]
 
-use cdc_core::connector::{JobIdentity, Sink, TargetBatch, TargetChange, TargetOp, TargetReader, TargetTable};
+use cdc_core::connector::{
+    JobIdentity, Sink, TargetBatch, TargetChange, TargetOp, TargetReader, TargetTable,
+};
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::{OptionValue, Options, SinkPlan};
 use cdc_core::position::{Binding, Position};

@@ -1,6 +1,7 @@
 //! The live view: a few lines on a terminal that always show the run as it is now.
 
 use super::progress::{Progress, TableView};
+use cdc_runtime::Phase;
 use console::{measure_text_width, truncate_str};
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cmp::Reverse;
@@ -14,25 +15,25 @@ const SPARE: usize = 4;
 /// Columns of a bar.
 const BAR: usize = 16;
 
-/// The lines on the screen.
+/// The lines on the screen: one message, so that a frame is drawn whole or not at all.
 pub struct Live {
     screen: MultiProgress,
-    style: ProgressStyle,
-    lines: Vec<ProgressBar>,
+    lines: ProgressBar,
     pipeline: String,
 }
 
 impl Live {
     /// An empty view on standard error; `None` where the terminal cannot show one.
     pub fn new(pipeline: &str) -> Option<Live> {
-        let target = ProgressDrawTarget::stderr_with_hz(10);
+        let target = ProgressDrawTarget::stderr_with_hz(20);
         if target.is_hidden() {
             return None;
         }
-        // cut at the terminal's width, whatever that becomes
-        let style = ProgressStyle::with_template("{wide_msg}").ok()?;
+        let style = ProgressStyle::with_template("{msg}").ok()?;
         let screen = MultiProgress::with_draw_target(target);
-        Some(Live { screen, style, lines: Vec::new(), pipeline: pipeline.to_owned() })
+        let lines = screen.add(ProgressBar::no_length());
+        lines.set_style(style);
+        Some(Live { screen, lines, pipeline: pipeline.to_owned() })
     }
 
     /// What other words have to be written above.
@@ -41,33 +42,18 @@ impl Live {
     }
 
     /// Shows the run.
-    pub fn show(&mut self, progress: &Progress) {
+    pub fn show(&self, progress: &Progress) {
         let (rows, columns) = console::Term::stderr().size();
-        let texts = frame(&self.pipeline, progress, rows.into(), columns.into());
-        while self.lines.len() > texts.len() {
-            if let Some(line) = self.lines.pop() {
-                self.screen.remove(&line);
-            }
-        }
-        while self.lines.len() < texts.len() {
-            let line = self.screen.add(ProgressBar::no_length());
-            line.set_style(self.style.clone());
-            self.lines.push(line);
-        }
-        for (line, text) in self.lines.iter().zip(texts) {
-            line.set_message(text);
-        }
+        self.lines.set_message(frame(&self.pipeline, progress, rows.into(), columns.into()).join("\n"));
     }
 
     /// Takes the view off the screen.
-    pub fn clear(&mut self) {
-        // what cannot be cleared stays; there is nothing to be done about it
-        let _ = self.screen.clear();
-        self.lines.clear();
+    pub fn clear(&self) {
+        self.lines.finish_and_clear();
     }
 }
 
-/// The view as lines, for a terminal of this many rows and columns.
+/// The view as lines, for a terminal of this many rows and columns; 0: one that does not say.
 fn frame(pipeline: &str, progress: &Progress, rows: usize, columns: usize) -> Vec<String> {
     let mut lines = vec![headline(pipeline, progress)];
     let workers = &progress.status.worker_rows;
@@ -83,7 +69,8 @@ fn frame(pipeline: &str, progress: &Progress, rows: usize, columns: usize) -> Ve
         let rows: Vec<String> = workers.iter().map(|rows| HumanCount(*rows).to_string()).collect();
         lines.push(format!("  rows per worker  {}", rows.join("  ")));
     }
-    lines
+    let most = if columns == 0 { usize::MAX } else { columns };
+    lines.iter().map(|line| truncate_str(line, most, "…").into_owned()).collect()
 }
 
 /// What matters most comes first: a narrow terminal shows only the beginning.
@@ -99,7 +86,7 @@ fn headline(pipeline: &str, progress: &Progress) -> String {
     if !distance.is_empty() {
         parts.push(distance);
     }
-    if status.log_rows > 0 || status.caught_up {
+    if status.log_rows > 0 || status.phase == Phase::Streaming {
         parts.push(format!("{} changes", HumanCount(status.log_rows)));
         parts.push(format!("{} events/s", HumanCount(progress.events_per_s as u64)));
     }
@@ -151,11 +138,13 @@ mod tests {
     use super::super::progress::Tracker;
     use super::super::progress::tests::table;
     use super::*;
-    use cdc_runtime::{Phase, Status};
+    use cdc_runtime::Status;
     use std::time::{Duration, Instant, SystemTime};
 
     fn progress(status: Status) -> Progress {
-        Tracker::new(Duration::ZERO).look(status, Instant::now(), SystemTime::now())
+        // both at one moment, so that nothing has a speed
+        let now = Instant::now();
+        Tracker::new(Duration::ZERO, now).look(status, now, SystemTime::now())
     }
 
     #[test]

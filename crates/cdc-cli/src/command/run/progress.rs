@@ -63,10 +63,11 @@ impl Progress {
         shown.collect::<Vec<_>>().join(", ")
     }
 
-    /// What is to be said of the distance to the source; empty while that means nothing.
+    /// What is to be said of the distance to the source; empty while that means nothing, as before every table is
+    /// whole.
     pub fn distance(&self) -> String {
         match self.lag {
-            _ if self.status.phase == Phase::Starting => String::new(),
+            _ if matches!(self.status.phase, Phase::Starting | Phase::Snapshot) => String::new(),
             _ if self.status.caught_up => "caught up".to_owned(),
             Some(lag) => format!("lag {}", duration(lag)),
             None => String::new(),
@@ -84,11 +85,13 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A tracker whose speeds are means over about this time; zero: from one look to the next.
-    pub fn new(smoothing: Duration) -> Tracker {
+    /// A tracker of a run that begins now. Speeds are means over about this time; zero: from one look to the next.
+    pub fn new(smoothing: Duration, now: Instant) -> Tracker {
+        // these count from the run's start; a table's rows may be those of earlier runs too
+        let from_zero = Meter { last: Some((now, 0)), rate: 0.0 };
         Tracker {
-            rows: Meter::default(),
-            events: Meter::default(),
+            rows: from_zero,
+            events: from_zero,
             tables: HashMap::new(),
             smoothing,
         }
@@ -177,17 +180,17 @@ pub mod tests {
 
     #[test]
     fn speeds_are_differences_over_time() {
-        let mut tracker = Tracker::new(Duration::ZERO);
         let start = Instant::now();
+        let mut tracker = Tracker::new(Duration::ZERO, start);
         let mut status = Status { snapshot_rows: 100, ..Status::default() };
         status.tables.insert("src".into(), vec![table("b", false, 100, 1000), table("a", true, 7, 5)]);
-        let first = tracker.look(status.clone(), start, SystemTime::now());
-        assert_eq!((first.rows_per_s, first.tables[1].rows_per_s), (0.0, 0.0));
+        let first = tracker.look(status.clone(), start + Duration::from_secs(1), SystemTime::now());
+        assert_eq!((first.rows_per_s, first.tables[1].rows_per_s), (100.0, 0.0));
         assert_eq!(first.tables[0].name, "shop.a");
         assert_eq!((first.whole(), first.chunks(), first.copying()), (1, 1, (100, 1000)));
         status.snapshot_rows = 500;
         status.tables.insert("src".into(), vec![table("b", false, 1500, 1000)]);
-        let second = tracker.look(status, start + Duration::from_secs(2), SystemTime::now());
+        let second = tracker.look(status, start + Duration::from_secs(3), SystemTime::now());
         assert_eq!((second.rows_per_s, second.tables[0].rows_per_s), (200.0, 700.0));
         // more rows than the server reckoned with
         assert_eq!(second.copying(), (1500, 1500));
@@ -195,7 +198,7 @@ pub mod tests {
 
     #[test]
     fn lag_is_told_until_caught_up() {
-        let mut tracker = Tracker::new(Duration::ZERO);
+        let mut tracker = Tracker::new(Duration::ZERO, Instant::now());
         let at = UNIX_EPOCH + Duration::from_secs(1000);
         let mut status = Status { phase: Phase::Streaming, ..Status::default() };
         assert_eq!(tracker.look(status.clone(), Instant::now(), at).distance(), "");

@@ -51,7 +51,7 @@ impl View {
         View {
             log: live.as_ref().map_or(log.clone(), |l| log.above(l.screen())),
             file,
-            tracker: Tracker::new(if live.is_some() { SMOOTHING } else { Duration::ZERO }),
+            tracker: Tracker::new(if live.is_some() { SMOOTHING } else { Duration::ZERO }, begun),
             next: if live.is_some() { begun } else { begun + LINE },
             live,
             begun,
@@ -115,7 +115,7 @@ impl View {
             return;
         }
         let progress = self.tracker.look(status.get(), now, SystemTime::now());
-        match &mut self.live {
+        match &self.live {
             Some(live) => {
                 live.show(&progress);
                 self.next = now + FRAME;
@@ -137,8 +137,8 @@ impl View {
     }
 
     /// The run is over: takes the view away and says how it ended.
-    pub fn ended(mut self, result: &Result<Report>, last: &Status) -> Exit {
-        if let Some(live) = &mut self.live {
+    pub fn ended(self, result: &Result<Report>, last: &Status) -> Exit {
+        if let Some(live) = &self.live {
             live.clear();
         }
         match result {
@@ -267,7 +267,9 @@ mod tests {
     use super::*;
 
     fn progress(status: Status) -> Progress {
-        Tracker::new(Duration::ZERO).look(status, Instant::now(), SystemTime::now())
+        // both at one moment, so that nothing has a speed
+        let now = Instant::now();
+        Tracker::new(Duration::ZERO, now).look(status, now, SystemTime::now())
     }
 
     fn snapshot() -> Status {

@@ -775,13 +775,12 @@ impl Binder<'_> {
 
     /// Computes what is constant, so that an overflow among literals is found here.
     fn folded(&mut self, bound: BoundExpr) -> Option<BoundExpr> {
-        let is_const = |b: &BoundExpr| matches!(b.node, Node::Const(..));
         let constant = match &bound.node {
-            Node::Arithmetic { operands, .. } | Node::Bits { operands, .. } => operands.iter().all(is_const),
+            Node::Arithmetic { operands, .. } | Node::Bits { operands, .. } => operands.iter().all(BoundExpr::is_constant),
             Node::Negate { operand, .. } | Node::BitNot(operand) | Node::Convert { operand, .. } => {
-                is_const(operand)
+                operand.is_constant()
             }
-            Node::Call(call) => call.args.iter().all(is_const),
+            Node::Call(call) => call.args.iter().all(BoundExpr::is_constant),
             _ => false,
         };
         if !constant {
@@ -792,7 +791,12 @@ impl Binder<'_> {
         let value = bound.value(&Env { columns: &[], meta: &meta }).map(Value::into_owned);
         match value {
             Ok(value) => {
-                let ty = bound.ty.clone().with_nullable(value.is_null());
+                let mut ty = bound.ty.clone().with_nullable(value.is_null());
+                if let (Value::Text(text), Some(charset)) = (&value, ty.ty.as_ref().and_then(ColumnType::charset)) {
+                    // its own length instead of the longest that it could have been
+                    let length = text.chars().count() as u64;
+                    ty = ExprType::text(length, charset.clone(), ty.coercibility, false);
+                }
                 Some(constant_of(value, ty, &bound.span))
             }
             Err(error) => self.refuse(error.diagnostic().clone()),

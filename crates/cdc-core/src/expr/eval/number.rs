@@ -3,6 +3,7 @@
 use super::decimal::{Decimal, Rounding};
 use super::types::{Class, ExprType};
 use super::Failure;
+use crate::codes;
 use crate::expr::BinaryOp;
 use crate::schema::ColumnType;
 use crate::value::Value;
@@ -67,7 +68,8 @@ impl Number {
             Value::UInt(v) | Value::Bit(v) | Value::Set { bits: v, .. } => Number::Int(i128::from(*v)),
             Value::Year(v) | Value::Enum { index: v, .. } => Number::Int(i128::from(*v)),
             Value::Decimal(text) => {
-                Number::Decimal(Decimal::parse(text).ok_or_else(|| Failure::unexpected(value, "a DECIMAL"))?)
+                let malformed = || Failure::new(codes::STRUCTURE_DIFFERS, "a DECIMAL that is no number");
+                Number::Decimal(Decimal::parse(text).ok_or_else(malformed)?)
             }
             Value::Float(v) => Number::Double(f64::from(*v)),
             Value::Double(v) => Number::Double(*v),
