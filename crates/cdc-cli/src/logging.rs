@@ -59,13 +59,22 @@ impl Log {
             return;
         }
         match self.form {
-            Form::Lines | Form::Document => self.write(&output::render(diagnostics, file, output::stderr_style())),
+            Form::Lines | Form::Document => {
+                self.write(&output::render(diagnostics, file, output::stderr_style()))
+            }
             Form::JsonLines => {
                 for (diagnostic, fields) in diagnostics.iter().zip(output::to_json(diagnostics, file)) {
                     let level = if diagnostic.severity == Severity::Error { "error" } else { "warning" };
                     self.object(level, "diagnostic", &diagnostic.headline, fields);
                 }
             }
+        }
+    }
+
+    /// An empty line, for people.
+    pub fn gap(&self) {
+        if self.form == Form::Lines {
+            self.write("\n");
         }
     }
 

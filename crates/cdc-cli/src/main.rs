@@ -49,7 +49,8 @@ fn usage(error: &clap::Error) -> Exit {
         return Exit::Done;
     }
     let text = error.to_string();
-    let text = text.strip_prefix("error: ").map_or(text.clone(), |rest| format!("error[{}]: {rest}", codes::USAGE));
+    let text =
+        text.strip_prefix("error: ").map_or(text.clone(), |rest| format!("error[{}]: {rest}", codes::USAGE));
     output::eprint(&text);
     Exit::Refused
 }

@@ -63,7 +63,10 @@ pub fn render(diagnostics: &[Diagnostic], file: Option<&PipelineFile>, style: re
     };
     let mut out = String::new();
     for d in diagnostics {
-        let head = paint(if d.severity == Severity::Error { "1;31" } else { "1;33" }, &format!("{}[{}]", d.severity, d.code));
+        let head = paint(
+            if d.severity == Severity::Error { "1;31" } else { "1;33" },
+            &format!("{}[{}]", d.severity, d.code),
+        );
         _ = writeln!(out, "{head}{}", paint("1", &format!(": {}", printable(&d.headline))));
         for (word, lines) in [("note:", &d.notes), ("help:", &d.help)] {
             for line in lines {
@@ -96,9 +99,24 @@ pub fn refusal(diagnostics: &[Diagnostic], file: Option<&PipelineFile>) -> Value
 
 /// Text of servers, rows and file names on one line, without characters that move the cursor.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let moves = |c: char| c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let moves = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     if text.contains(moves) {
-        Cow::Owned(text.chars().map(|c| if c == '\n' || c == '\t' { ' ' } else if moves(c) { '\u{fffd}' } else { c }).collect())
+        Cow::Owned(
+            text.chars()
+                .map(|c| {
+                    if c == '\n' || c == '\t' {
+                        ' '
+                    } else if moves(c) {
+                        '\u{fffd}'
+                    } else {
+                        c
+                    }
+                })
+                .collect(),
+        )
     } else {
         Cow::Borrowed(text)
     }

@@ -97,7 +97,10 @@ fn with_extension(path: &Path) -> Option<PathBuf> {
 fn read_text(path: &Path) -> Result<String> {
     let shown = format!("file \"{}\"", path.display());
     if path.is_dir() {
-        return Err(Error::definite(codes::FILE_UNREADABLE, format!("\"{}\" is a folder, not a file", path.display())));
+        return Err(Error::definite(
+            codes::FILE_UNREADABLE,
+            format!("\"{}\" is a folder, not a file", path.display()),
+        ));
     }
     let file = File::open(path).map_err(|e| unreadable(&shown, &e))?;
     read_all(file, &shown)

@@ -139,7 +139,9 @@ fn help_names_commands_examples_and_exit_codes() {
 #[test]
 fn a_wrong_command_line_is_refused() {
     let place = good();
-    place.cdc(&["run", "shop.cdc", "--untill", "caught-up"]).is_refused("error[E4003]: unexpected argument '--untill'");
+    place
+        .cdc(&["run", "shop.cdc", "--untill", "caught-up"])
+        .is_refused("error[E4003]: unexpected argument '--untill'");
     place.cdc(&["rum"]).is_refused("error[E4003]: unrecognized subcommand 'rum'");
     place.cdc(&["run"]).is_refused("error[E4003]: the following required arguments");
     place.cdc(&["check"]).is_refused("error[E4003]: ");
@@ -153,7 +155,8 @@ fn a_wrong_command_line_is_refused() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_refused() {
-    let place = Place::with(&[("latin1.cdc", b"pipeline {\n name = \"caf\xe9\" }\n"), ("shop.cdc", GOOD.as_bytes())]);
+    let place =
+        Place::with(&[("latin1.cdc", b"pipeline {\n name = \"caf\xe9\" }\n"), ("shop.cdc", GOOD.as_bytes())]);
     for command in ["run", "check", "explain", "fmt", "verify"] {
         let args = |file| [command, file];
         let missing = place.cdc(&args("missing.cdc"));
@@ -166,7 +169,11 @@ fn a_file_that_cannot_be_read_is_refused() {
         let folder = place.cdc(&args("."));
         assert!(folder.err.starts_with("error[E4001]: \".\" is a folder, not a file"), "{}", folder.err);
         let latin1 = place.cdc(&args("latin1.cdc"));
-        assert!(latin1.err.starts_with("error[E4002]: file \"latin1.cdc\" is not UTF-8 text\n"), "{}", latin1.err);
+        assert!(
+            latin1.err.starts_with("error[E4002]: file \"latin1.cdc\" is not UTF-8 text\n"),
+            "{}",
+            latin1.err
+        );
         assert!(latin1.err.contains("line 2, byte 23"), "{}", latin1.err);
         assert_eq!((folder.code, latin1.code), (2, 2));
     }
@@ -194,7 +201,8 @@ fn ten_mistakes_are_ten_errors_each_at_its_place() {
     let place = Place::with(&[("bad.cdc", TEN_MISTAKES.as_bytes())]);
     let said = place.cdc(&["check", "bad.cdc"]);
     assert_eq!((said.code, said.errors(), said.out.as_str()), (2, 10, ""), "{}", said.err);
-    let places: Vec<&str> = said.err.lines().filter_map(|l| l.trim_start().strip_prefix("--> bad.cdc:")).collect();
+    let places: Vec<&str> =
+        said.err.lines().filter_map(|l| l.trim_start().strip_prefix("--> bad.cdc:")).collect();
     assert_eq!(places, ["1:26", "6:3", "8:11", "9:10", "11:6", "12:1", "13:21", "14:23", "15:15", "16:1"]);
     assert_eq!(said.err.lines().last(), Some("bad.cdc: 10 errors"));
     for command in ["run", "explain", "verify"] {
@@ -282,7 +290,11 @@ fn a_schema_file_is_read_from_the_folder_of_the_pipeline() {
 #[test]
 fn fmt_rewrites_files_and_checks_them() {
     let messy = GOOD.replace("name = \"shop\"", "name=\"shop\"").replace("amount > ", "amount>");
-    let place = Place::with(&[("a.cdc", messy.as_bytes()), ("b.cdc", GOOD.as_bytes()), ("bad.cdc", TEN_MISTAKES.as_bytes())]);
+    let place = Place::with(&[
+        ("a.cdc", messy.as_bytes()),
+        ("b.cdc", GOOD.as_bytes()),
+        ("bad.cdc", TEN_MISTAKES.as_bytes()),
+    ]);
     let said = place.cdc(&["fmt", "--check", "a.cdc", "b.cdc"]);
     assert_eq!((said.code, said.errors(), said.out.as_str()), (1, 1, ""));
     assert!(said.err.starts_with("error[E4005]: file \"a.cdc\" is not formatted"), "{}", said.err);
@@ -298,7 +310,11 @@ fn fmt_rewrites_files_and_checks_them() {
     assert_eq!(said.code, 2);
     assert!(said.err.contains("error[E0106]"), "{}", said.err);
     assert_eq!(fs::read(place.path("bad.cdc")).expect("the file"), before);
-    assert_eq!(fs::read_dir(place.0.path()).expect("the folder").count(), 3, "nothing is left beside the files");
+    assert_eq!(
+        fs::read_dir(place.0.path()).expect("the folder").count(),
+        3,
+        "nothing is left beside the files"
+    );
 }
 
 #[test]
@@ -373,7 +389,12 @@ fn secrets_are_never_printed() {
         ] {
             let said = place.cdc(args);
             assert_eq!(said.code, 0, "{}", said.err);
-            assert!(!said.out.contains(SECRET) && !said.err.contains(SECRET), "{args:?}: {}{}", said.out, said.err);
+            assert!(
+                !said.out.contains(SECRET) && !said.err.contains(SECRET),
+                "{args:?}: {}{}",
+                said.out,
+                said.err
+            );
         }
     }
 }
@@ -385,7 +406,11 @@ fn a_source_that_is_not_there_is_a_failed_run() {
     let place = Place::with(&[("shop.cdc", text.as_bytes())]);
     let run = place.cdc(&["run", "shop.cdc", "--state", "st"]);
     assert_eq!((run.code, run.errors(), run.out.as_str()), (3, 1, ""), "{}", run.err);
-    assert!(run.err.contains("pipeline \"shop\": src (mysql) => dw (sqlite), nowhere (null), 1 worker"), "{}", run.err);
+    assert!(
+        run.err.contains("pipeline \"shop\": src (mysql) => dw (sqlite), nowhere (null), 1 worker"),
+        "{}",
+        run.err
+    );
     assert!(run.err.contains("error[E1001]: ") && run.err.contains("\n  help: "), "{}", run.err);
     assert!(place.path("st").is_dir() && !place.path("state").exists());
     assert!(!place.path("dw.db").exists());
@@ -423,8 +448,12 @@ fn the_default_state_folder_is_beside_the_file() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let place = good();
-    let mut child =
-        place.command(&["explain", "shop.cdc"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut child = place
+        .command(&["explain", "shop.cdc"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));

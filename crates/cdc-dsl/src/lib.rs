@@ -9,6 +9,41 @@
 //! environment come in as data, so checking a file needs no server, no driver and no engine. It never
 //! panics, on any text, and says all that is wrong in one go, each mistake once, at its place.
 //!
+//! ```
+//! use cdc_core::catalog::{Catalog, ConnectorDescriptor, ConnectorRole, Surroundings};
+//! use cdc_core::{Diagnostic, TableSchema};
+//! use cdc_dsl::report::{Style, render};
+//!
+//! struct Nowhere;
+//! impl Surroundings for Nowhere {
+//!     fn environment(&self, _: &str) -> Option<String> {
+//!         None
+//!     }
+//!     fn schema_file(&self, _: &str) -> Result<Vec<TableSchema>, Vec<Diagnostic>> {
+//!         Ok(Vec::new())
+//!     }
+//! }
+//!
+//! // each connector's crate has its own
+//! let connector = |name, role| ConnectorDescriptor { name, role, help: "", options: vec![], example: "" };
+//! let connectors = [connector("nothing", ConnectorRole::Source), connector("null", ConnectorRole::Sink)];
+//! let catalog = Catalog {
+//!     connectors: &connectors,
+//!     parameters: &Default::default(),
+//!     surroundings: &Nowhere,
+//!     lenient_environment: false,
+//! };
+//! let text = "pipeline { name = \"shop\" }\nsource src = nothing\nsink dw = null\nscr.* => dw.*\n";
+//! let compiled = cdc_dsl::compile(text, &catalog);
+//! assert!(compiled.plan.is_none());
+//! let shown = render(&compiled.diagnostics, "shop.cdc", text, Style::default());
+//! assert!(shown.starts_with("error[E0201]: unknown source or view \"scr\"\n --> shop.cdc:4:1\n"));
+//! assert!(shown.contains("help: did you mean \"src\"?"));
+//!
+//! let compiled = cdc_dsl::compile(&text.replace("scr", "src"), &catalog);
+//! assert_eq!(compiled.plan.unwrap().flows[0].name, "src.* => dw.*");
+//! ```
+//!
 //! Absent on purpose: IO (the caller reads files and prints reports) and everything about running.
 
 pub mod ast;

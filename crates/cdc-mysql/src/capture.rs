@@ -200,6 +200,7 @@ pub struct Capture {
     highest: Option<LogPoint>,
     backoff: Backoff,
     ended: bool,
+    touched_limit: usize,
 }
 
 struct Backoff {
@@ -424,6 +425,7 @@ impl Capture {
             highest: None,
             backoff: Backoff { next: Backoff::FIRST },
             ended: false,
+            touched_limit: TOUCHED_LIMIT,
         };
         let known: Vec<Arc<TableSchema>> = capture.log.structures().tables().cloned().collect();
         for schema in known {
@@ -630,7 +632,7 @@ impl Capture {
                 if let Some(table) = self.tables.get_mut(&schema.id) {
                     if let Some(copying) = &mut table.copying {
                         touch(&mut self.reconciler, table.number, copying, &gtid, &changes);
-                        if self.reconciler.len() > TOUCHED_LIMIT {
+                        if self.reconciler.len() > self.touched_limit {
                             self.shed();
                         }
                     }
@@ -699,8 +701,13 @@ impl Capture {
         Ok(())
     }
 
-    /// Touched is over its limit: the chunks in flight are given up, so that it can be swept.
+    /// Touched is over its limit: if a sweep does not help, the chunks in flight are given up, so that the next
+    /// one does. The limit then grows with what is left: what no `gtid_executed` holds yet cannot go.
     fn shed(&mut self) {
+        self.reconciler.sweep();
+        if self.reconciler.len() <= self.touched_limit / 2 {
+            return;
+        }
         for number in self.reading.keys().chain(self.read.keys()) {
             self.reconciler.drop_chunk(*number);
         }
@@ -712,6 +719,7 @@ impl Capture {
             }
         }
         self.reconciler.sweep();
+        self.touched_limit = TOUCHED_LIMIT.max(2 * self.reconciler.len());
     }
 
     // ---- cutting
@@ -838,6 +846,8 @@ impl Capture {
     fn handle_message(&mut self, message: Message) -> Result<()> {
         match message {
             Message::Low { chunk, low, reply } => {
+                // whatever becomes of the chunk, later sets hold at least as much: touched can be swept by it
+                self.reconciler.executed(&low);
                 let answer = match self.reconciler.low_watermark(chunk, &low) {
                     Ok(()) => Reply::Go,
                     Err(NotYet::Forgotten | NotYet::Base) => Reply::Again,

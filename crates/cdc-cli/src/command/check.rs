@@ -132,6 +132,9 @@ impl Checked {
         let (placed, unplaced): (Vec<Diagnostic>, Vec<Diagnostic>) =
             self.diagnostics.iter().cloned().partition(|d| self.live.is_empty() || !d.labels.is_empty());
         log.diagnostics(&placed, self.file.as_ref());
+        if !placed.is_empty() && !unplaced.is_empty() {
+            log.gap();
+        }
         log.diagnostics(&unplaced, None);
         let (errors, warnings) = (self.number(Severity::Error), self.number(Severity::Warning));
         let mut verdict = format!("{}: ", self.name);
@@ -146,6 +149,7 @@ impl Checked {
         if errors == 0 {
             return print(&verdict);
         }
+        log.gap();
         log.event("verdict", verdict.trim_end(), json!({}));
         Ok(())
     }

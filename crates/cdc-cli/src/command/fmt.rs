@@ -52,8 +52,11 @@ fn fmt_one(path: &Path, check: bool, log: &Log) -> Exit {
 
 /// Says so, and shows the first line that would be another one.
 fn not_formatted(file: &PipelineFile, formatted: &str, is_stdin: bool) -> Diagnostic {
-    let headline =
-        if is_stdin { "standard input is not formatted".into() } else { format!("file \"{}\" is not formatted", file.name) };
+    let headline = if is_stdin {
+        "standard input is not formatted".into()
+    } else {
+        format!("file \"{}\" is not formatted", file.name)
+    };
     let diagnostic = Diagnostic::error(codes::NOT_FORMATTED, headline);
     let (mut is, mut should) = (file.text.split('\n'), formatted.split('\n'));
     let mut line = 0;

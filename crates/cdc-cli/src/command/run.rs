@@ -23,7 +23,7 @@ use cdc_core::plan::Plan;
 use cdc_core::{Error, Result, codes};
 use cdc_runtime::{Message, Report, RunOptions, StatusHandle, Stop};
 use std::io::{IsTerminal, stderr, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -67,13 +67,15 @@ pub fn run(args: &RunArgs) -> Exit {
 }
 
 /// `--state` belongs to the command line, so to the current folder; `checkpoint.dir` to the file.
-fn state_folder(args: &RunArgs, plan: &Plan, base: &std::path::Path) -> PathBuf {
-    args.state.clone().unwrap_or_else(|| base.join(&plan.checkpoint.dir))
+fn state_folder(args: &RunArgs, plan: &Plan, base: &Path) -> PathBuf {
+    // collected again: without the dots in its midst
+    args.state.clone().unwrap_or_else(|| base.join(&plan.checkpoint.dir).components().collect())
 }
 
 /// A live view needs a terminal that nobody else writes to.
 fn wants_live(format: LogFormat, plan: &Plan) -> bool {
-    let feeds_stdout = plan.sinks.iter().any(|s| s.connector == "stdout" && plan.flows.iter().any(|f| f.sink == s.name));
+    let feeds_stdout =
+        plan.sinks.iter().any(|s| s.connector == "stdout" && plan.flows.iter().any(|f| f.sink == s.name));
     format == LogFormat::Auto && stderr().is_terminal() && !(feeds_stdout && stdout().is_terminal())
 }
 
@@ -89,7 +91,12 @@ fn stop_on_signals(stop: &Stop) -> Result<()> {
     .map_err(|e| Error::definite(codes::INTERNAL, format!("signals cannot be handled: {e}")))
 }
 
-fn start(plan: Plan, options: RunOptions, status: StatusHandle, stop: Stop) -> Result<JoinHandle<Result<Report>>> {
+fn start(
+    plan: Plan,
+    options: RunOptions,
+    status: StatusHandle,
+    stop: Stop,
+) -> Result<JoinHandle<Result<Report>>> {
     thread::Builder::new()
         .name("cdc-engine".to_owned())
         .spawn(move || cdc_runtime::run(&plan, &options, &status, &stop))

@@ -26,8 +26,9 @@ pub fn verify(args: &VerifyArgs) -> Exit {
     if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
         bar.set_style(style);
     }
-    let result =
-        verify::verify(&plan, &options, &mut |table, rows| bar.set_message(format!("{table}: {rows} rows compared")));
+    let result = verify::verify(&plan, &options, &mut |table, rows| {
+        bar.set_message(format!("{table}: {rows} rows compared"))
+    });
     bar.finish_and_clear();
     let report = match result {
         Ok(report) => report,
@@ -50,8 +51,12 @@ fn show(report: &Report, is_json: bool) -> Result<()> {
 }
 
 fn found(report: &Report, file: &str) -> Diagnostic {
-    Diagnostic::error(codes::DIFFERENCES, format!("target differs from the source: {}", rows_differ(report.differing())))
-        .help(format!("while the pipeline does not run: cdc run {file} --until caught-up, then verify again"))
+    Diagnostic::error(
+        codes::DIFFERENCES,
+        format!("target differs from the source: {}", rows_differ(report.differing())),
+    )
+    .note("changes that are still on their way count as differences, unless they come within --wait")
+    .help(format!("if the target is only behind: cdc run {file} --until caught-up, then verify again"))
 }
 
 fn rows_differ(rows: u64) -> String {
@@ -98,7 +103,8 @@ fn one_difference(out: &mut String, difference: &Difference) {
         Kind::Differs(columns) => {
             _ = writeln!(out, "  differs  {key}");
             for c in columns {
-                let (column, expected, actual) = (printable(&c.column), printable(&c.expected), printable(&c.actual));
+                let (column, expected, actual) =
+                    (printable(&c.column), printable(&c.expected), printable(&c.actual));
                 _ = writeln!(out, "    {column}: expected {}, actual {}", short(&expected), short(&actual));
             }
         }

@@ -38,6 +38,7 @@ use crate::row::{Row, RowBuilder};
 use crate::schema::{Column, TableId, TableSchema, same_name};
 use crate::value::Value;
 use crate::codes;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// A flow bound to one table under one version of its schema.
@@ -236,24 +237,18 @@ impl BoundFlow {
         if self.same_row {
             return Ok(Some(row.clone()));
         }
-        let mut builder = RowBuilder::new();
-        for register in &self.output {
-            builder.push(&registers[*register]);
-        }
-        Ok(Some(builder.finish()))
+        Ok(Some(packed(|builder| self.output.iter().for_each(|r| builder.push(&registers[*r])))))
     }
 
     /// The packed key columns of an output row.
     pub fn key_of(&self, output: &Row) -> Row {
-        let mut builder = RowBuilder::new();
-        match self.target.key[..] {
+        packed(|builder| match self.target.key[..] {
             [one] => builder.push(&output.get(one)),
             ref many => {
                 let values: Vec<_> = output.iter().collect();
                 many.iter().for_each(|i| builder.push(&values[*i]));
             }
-        }
-        builder.finish()
+        })
     }
 
     fn checked_key_of(&self, output: &Row, source: &Row, meta: &RowMeta<'_>) -> Result<Row> {
@@ -331,6 +326,18 @@ impl BoundFlow {
             .note(place_of(meta))
             .help("set binlog_row_image = FULL at the source")
     }
+}
+
+/// A row, built in a buffer that each thread keeps: one allocation a row instead of several.
+fn packed(push: impl FnOnce(&mut RowBuilder)) -> Row {
+    thread_local! {
+        static BUILDER: RefCell<RowBuilder> = RefCell::new(RowBuilder::new());
+    }
+    BUILDER.with_borrow_mut(|builder| {
+        builder.clear();
+        push(builder);
+        builder.finish()
+    })
 }
 
 fn place_of(meta: &RowMeta<'_>) -> String {

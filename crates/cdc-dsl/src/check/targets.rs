@@ -45,8 +45,21 @@ pub(crate) fn targets(flows: &[LoweredFlow<'_>], sources: &[SourceInfo], scope: 
             }
         }
     }
+    // the first of each two flows, and how many more there are
+    let mut found: Vec<(Diagnostic, usize)> = Vec::new();
     for ((sink, name), here) in &arrivals {
-        collision(sink, name, here, scope);
+        let Some(d) = collision(sink, name, here) else { continue };
+        match found.iter_mut().find(|(f, _)| f.labels == d.labels) {
+            Some((_, more)) => *more += 1,
+            None => found.push((d, 0)),
+        }
+    }
+    for (d, more) in found {
+        scope.report(match more {
+            0 => d,
+            1 => d.note("so do tables of another name"),
+            n => d.note(format!("so do tables of {n} other names")),
+        });
     }
     keys(&flows, &arrivals, scope);
 }
@@ -82,12 +95,12 @@ fn target_span(flow: Whole<'_>) -> Span {
     flow.flow.target.span
 }
 
-fn collision(sink: &str, name: &str, here: &[Arrival<'_>], scope: &mut Scope<'_>) {
+fn collision(sink: &str, name: &str, here: &[Arrival<'_>]) -> Option<Diagnostic> {
     let is_named = |a: &Arrival<'_>| matches!(a.flow.plan.target, TargetName::Fixed(_));
-    let Some(first) = here.first() else { return };
+    let first = here.first()?;
     let same_flow = |a: &Arrival<'_>| std::ptr::eq(a.flow.plan, first.flow.plan);
     // the first other arrival such that one of both is not by name
-    let Some(other) = here.iter().skip(1).find(|a| !is_named(a) || !is_named(first)) else { return };
+    let other = here.iter().skip(1).find(|a| !is_named(a) || !is_named(first))?;
     let table = |a: &Arrival<'_>| format!("\"{}\"", a.table);
     let same_table = first.flow.source == other.flow.source && first.table == other.table;
     let headline = if same_table {
@@ -107,7 +120,7 @@ fn collision(sink: &str, name: &str, here: &[Arrival<'_>], scope: &mut Scope<'_>
              => {sink}.\"{{database}}_{{table}}\""
         )
     };
-    scope.report(d.help(help));
+    Some(d.help(help))
 }
 
 /// Two flows that name one target, with keys that are known to differ.

@@ -271,19 +271,21 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
     pub fn executed(&mut self, executed: &W) {
         self.executed.add_all(executed);
         if self.len() >= self.sweep_at {
-            self.sweep();
-            self.sweep_at = (2 * self.len()).max(SWEEP_MIN);
+            // one that had to wait is tried again with the next set
+            if self.sweep() {
+                self.sweep_at = (2 * self.len()).max(SWEEP_MIN);
+            }
         }
     }
 
     /// Forgets what may be forgotten: entries whose transaction is in the low watermark of every chunk in
-    /// flight and in the last `gtid_executed`. Nothing, while a chunk waits for its low watermark.
-    pub fn sweep(&mut self) {
+    /// flight and in the last `gtid_executed`. Nothing, and false, while a chunk waits for its low watermark.
+    pub fn sweep(&mut self) -> bool {
         let mut lows = Vec::with_capacity(self.in_flight.len() + 1);
         for chunk in self.in_flight.values() {
             match &chunk.low {
                 Some(low) => lows.push(low),
-                None => return,
+                None => return false,
             }
         }
         let executed = &self.executed;
@@ -297,6 +299,7 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
         // What went is in `executed`, which was read before any chunk to come is announced, so every low
         // watermark to come holds it: it need not be noted in `forgotten`. (`forgotten` itself is never shortened:
         // a low watermark that was read before `executed` may arrive after it.)
+        true
     }
 
     /// Mends a chunk whose high watermark the log reader has reached: `rows` with their keys, as selected.

@@ -95,8 +95,9 @@ impl Live {
         for flow in &flows {
             if !tables.iter().any(|t| flow.tables.matches(&t.id)) {
                 let headline = format!("flow \"{}\" takes no table of the server", flow.name);
-                self.warnings
-                    .push(Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, headline).at(flow.span.clone(), ""));
+                self.warnings.push(
+                    Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, headline).at(flow.span.clone(), ""),
+                );
             }
         }
         self.idle = tables
@@ -129,7 +130,8 @@ impl Live {
             _ = write!(out, ", MySQL {}", printable(version));
         }
         out.push('\n');
-        let width = |of: fn(&Check) -> &str| self.checks.iter().map(|c| of(c).chars().count()).max().unwrap_or(0);
+        let width =
+            |of: fn(&Check) -> &str| self.checks.iter().map(|c| of(c).chars().count()).max().unwrap_or(0);
         let (setting, expected) = (width(|c| &c.setting), width(|c| &c.expected));
         for check in &self.checks {
             let word = if check.ok { "ok   " } else { "wrong" };
@@ -145,7 +147,8 @@ impl Live {
             }
         }
         if let Some(tables) = &self.tables {
-            let names: Vec<String> = tables.iter().map(|t| printable(&t.id.to_string()).into_owned()).collect();
+            let names: Vec<String> =
+                tables.iter().map(|t| printable(&t.id.to_string()).into_owned()).collect();
             _ = writeln!(out, "  {}: {}", count(names.len() as u64, "table"), some_of(&names, 50));
         }
         if !self.idle.is_empty() {
@@ -184,7 +187,10 @@ fn drift(written: &TableSchema, table: &TableSchema, path: &str, out: &mut Vec<S
         match written.columns.iter().find(|w| same_name(&w.name, &column.name)) {
             None => out.push(format!("column {id}.{} is not in \"{path}\"", column.name)),
             Some(w) if w.ty != column.ty => {
-                out.push(format!("column {id}.{} is {}, in \"{path}\" it is {}", column.name, column.ty, w.ty));
+                out.push(format!(
+                    "column {id}.{} is {}, in \"{path}\" it is {}",
+                    column.name, column.ty, w.ty
+                ));
             }
             Some(w) if w.nullable != column.nullable => {
                 let word = |nullable| if nullable { "NULL" } else { "NOT NULL" };
@@ -204,7 +210,11 @@ fn drift(written: &TableSchema, table: &TableSchema, path: &str, out: &mut Vec<S
         names.collect::<Vec<_>>()
     };
     if key(written) != key(table) {
-        out.push(format!("the key of table {id} is ({}), in \"{path}\" it is ({})", key(table).join(", "), key(written).join(", ")));
+        out.push(format!(
+            "the key of table {id} is ({}), in \"{path}\" it is ({})",
+            key(table).join(", "),
+            key(written).join(", ")
+        ));
     }
 }
 
@@ -220,7 +230,8 @@ mod tests {
     #[test]
     fn drift_is_told_by_column() {
         let file = tables("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, gone INT)");
-        let server = tables("CREATE TABLE t (id INT, a BIGINT, b INT NOT NULL, fresh INT, PRIMARY KEY (id, b))");
+        let server =
+            tables("CREATE TABLE t (id INT, a BIGINT, b INT NOT NULL, fresh INT, PRIMARY KEY (id, b))");
         let mut lines = Vec::new();
         drift(&file[0], &server[0], "shop.sql", &mut lines);
         assert_eq!(lines.len(), 5, "{lines:?}");

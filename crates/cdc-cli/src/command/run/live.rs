@@ -60,7 +60,8 @@ fn frame(pipeline: &str, progress: &Progress, rows: usize, columns: usize) -> Ve
     let with_workers = workers.len() > 1 && workers.iter().any(|rows| *rows > 0);
     let room = rows.saturating_sub(SPARE + 1 + usize::from(with_workers)).clamp(1, TABLES);
     let (shown, hidden) = busiest(&progress.tables, room);
-    let width = shown.iter().map(|t| measure_text_width(&t.name)).max().unwrap_or(0).min((columns / 3).max(12));
+    let width =
+        shown.iter().map(|t| measure_text_width(&t.name)).max().unwrap_or(0).min((columns / 3).max(12));
     lines.extend(shown.iter().map(|t| table_line(t, width)));
     if hidden > 0 {
         lines.push(format!("  and {hidden} more to copy"));
@@ -124,12 +125,21 @@ fn table_line(table: &TableView, width: usize) -> String {
         // the server only guesses: what is not whole is not at 100 %
         let part = (table.rows as f64 / table.estimate as f64).min(0.99);
         let full = (part * BAR as f64).round() as usize;
-        line.push_str(&format!("{}{} {:2.0}%  ", "█".repeat(full), "░".repeat(BAR - full), (part * 100.0).floor()));
+        line.push_str(&format!(
+            "{}{} {:2.0}%  ",
+            "█".repeat(full),
+            "░".repeat(BAR - full),
+            (part * 100.0).floor()
+        ));
         line.push_str(&format!("{rows} of about {}", HumanCount(table.estimate.max(table.rows))));
     } else {
         line.push_str(&format!("{rows} rows"));
     }
-    line.push_str(&format!("  {} rows/s  {} chunks", HumanCount(table.rows_per_s as u64), HumanCount(table.chunks)));
+    line.push_str(&format!(
+        "  {} rows/s  {} chunks",
+        HumanCount(table.rows_per_s as u64),
+        HumanCount(table.chunks)
+    ));
     line
 }
 
@@ -189,7 +199,8 @@ mod tests {
 
     #[test]
     fn one_line_while_following() {
-        let mut status = Status { phase: Phase::Streaming, log_rows: 37, caught_up: true, ..Status::default() };
+        let mut status =
+            Status { phase: Phase::Streaming, log_rows: 37, caught_up: true, ..Status::default() };
         status.tables.insert("src".into(), vec![table("orders", true, 5, 5)]);
         status.positions.insert("src".into(), "binlog.000003:4711".into());
         let lines = frame("shop", &progress(status), 24, 80);

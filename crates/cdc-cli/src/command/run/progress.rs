@@ -59,7 +59,8 @@ impl Progress {
     pub fn position(&self) -> String {
         let positions = &self.status.positions;
         let one = positions.len() == 1;
-        let shown = positions.iter().map(|(source, at)| if one { at.clone() } else { format!("{source} {at}") });
+        let shown =
+            positions.iter().map(|(source, at)| if one { at.clone() } else { format!("{source} {at}") });
         shown.collect::<Vec<_>>().join(", ")
     }
 
@@ -89,12 +90,7 @@ impl Tracker {
     pub fn new(smoothing: Duration, now: Instant) -> Tracker {
         // these count from the run's start; a table's rows may be those of earlier runs too
         let from_zero = Meter { last: Some((now, 0)), rate: 0.0 };
-        Tracker {
-            rows: from_zero,
-            events: from_zero,
-            tables: HashMap::new(),
-            smoothing,
-        }
+        Tracker { rows: from_zero, events: from_zero, tables: HashMap::new(), smoothing }
     }
 
     /// Takes a look.
@@ -157,10 +153,11 @@ impl Meter {
     }
 }
 
-/// `0.3 s`, `42 s`, `7 min`, `5 h`, `3 d`.
+/// `35 ms`, `1.3 s`, `42 s`, `7 min`, `5 h`, `3 d`.
 pub fn duration(time: Duration) -> String {
     match time.as_secs() {
-        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        0 => format!("{} ms", time.as_millis()),
+        1..10 => format!("{:.1} s", time.as_secs_f64()),
         s @ 10..120 => format!("{s} s"),
         s @ 120..7200 => format!("{} min", s / 60),
         s @ 7200..172_800 => format!("{} h", s / 3600),
@@ -205,14 +202,21 @@ pub mod tests {
         status.last_commit_micros = 995_000_000;
         assert_eq!(tracker.look(status.clone(), Instant::now(), at).distance(), "lag 5.0 s");
         status.last_commit_micros = 1_005_000_000;
-        assert_eq!(tracker.look(status.clone(), Instant::now(), at).distance(), "lag 0.0 s");
+        assert_eq!(tracker.look(status.clone(), Instant::now(), at).distance(), "lag 0 ms");
         status.caught_up = true;
         assert_eq!(tracker.look(status, Instant::now(), at).distance(), "caught up");
     }
 
     #[test]
     fn durations() {
-        let cases = [(300, "0.3 s"), (42_900, "42 s"), (150_000, "2 min"), (7_200_000, "2 h"), (400_000_000, "4 d")];
+        let cases = [
+            (300, "300 ms"),
+            (1300, "1.3 s"),
+            (42_900, "42 s"),
+            (150_000, "2 min"),
+            (7_200_000, "2 h"),
+            (400_000_000, "4 d"),
+        ];
         for (ms, text) in cases {
             assert_eq!(duration(Duration::from_millis(ms)), text);
         }

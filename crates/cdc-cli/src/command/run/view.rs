@@ -274,7 +274,9 @@ mod tests {
 
     fn snapshot() -> Status {
         let mut status = Status { phase: Phase::Snapshot, snapshot_rows: 5007, ..Status::default() };
-        status.tables.insert("src".into(), vec![table("orders", false, 5000, 20_000), table("c", true, 7, 7)]);
+        status
+            .tables
+            .insert("src".into(), vec![table("orders", false, 5000, 20_000), table("c", true, 7, 7)]);
         status.positions.insert("src".into(), "binlog.000003:4711".into());
         status
     }
