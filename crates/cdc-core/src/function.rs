@@ -57,7 +57,9 @@ pub fn find(name: &str) -> Option<&'static Function> {
 
 /// The names of all functions that can be called, other names too.
 pub fn names() -> impl Iterator<Item = &'static str> + Clone {
-    all().filter(|f| f.refused.is_none()).flat_map(|f| std::iter::once(f.name).chain(f.aliases.iter().copied()))
+    all()
+        .filter(|f| f.refused.is_none())
+        .flat_map(|f| std::iter::once(f.name).chain(f.aliases.iter().copied()))
 }
 
 #[cfg(test)]

@@ -171,7 +171,9 @@ fn bare(mut expr: Expr) -> Expr {
             | ExprKind::IsNull { operand: x, .. }
             | ExprKind::IsTruth { operand: x, .. } => clear(x),
             ExprKind::Binary(_, a, b) => [a, b].into_iter().for_each(|x| clear(x)),
-            ExprKind::Between { operand, low, high, .. } => [operand, low, high].into_iter().for_each(|x| clear(x)),
+            ExprKind::Between { operand, low, high, .. } => {
+                [operand, low, high].into_iter().for_each(|x| clear(x))
+            }
             ExprKind::In { operand, list, .. } => {
                 clear(operand);
                 list.iter_mut().for_each(clear);

@@ -114,7 +114,9 @@ fn shown(changes: &[TargetChange]) -> Vec<String> {
             match (c.op, &c.row, &c.before) {
                 (TargetOp::Delete, None, Some(before)) => format!("- {:?} was {before:?}", c.key),
                 (TargetOp::Upsert, Some(row), None) => format!("+ {:?} = {row:?}", c.key),
-                (TargetOp::Upsert, Some(row), Some(before)) => format!("~ {:?} = {row:?} was {before:?}", c.key),
+                (TargetOp::Upsert, Some(row), Some(before)) => {
+                    format!("~ {:?} = {row:?} was {before:?}", c.key)
+                }
                 other => panic!("{other:?}"),
             }
         })
@@ -132,9 +134,8 @@ fn changes(flow: &BoundFlow, op: Op, before: Option<Row>, after: Option<Row>) ->
 fn case_66_updates_enter_leave_stay_in_and_stay_out() {
     let flow = bound(&flow(vec![filter("amount > 10")]));
     let (low, high, higher) = (row(1, "a", "5.00"), row(1, "a", "20.00"), row(1, "a", "30.00"));
-    let update = |before: &Row, after: &Row| {
-        changes(&flow, Op::Update, Some(before.clone()), Some(after.clone()))
-    };
+    let update =
+        |before: &Row, after: &Row| changes(&flow, Op::Update, Some(before.clone()), Some(after.clone()));
     assert_eq!(update(&low, &high), ["+ (1) = (1, \"a\", 20.00, NULL)"]);
     assert_eq!(update(&high, &low), ["- (1) was (1, \"a\", 20.00, NULL)"]);
     assert_eq!(update(&high, &higher), ["~ (1) = (1, \"a\", 30.00, NULL) was (1, \"a\", 20.00, NULL)"]);
@@ -522,31 +523,5 @@ fn case_66_case_67_the_target_follows_the_source_at_every_step() {
                 .collect();
             assert_eq!(target, expect, "flow {n}, step {step}");
         }
-    }
-}
-
-#[test]
-#[ignore = "a measurement"]
-fn timing() {
-    let flows = [
-        ("identity", flow(vec![])),
-        ("filter", flow(vec![filter("amount > 10 and status = 'paid'")])),
-        ("project", flow(vec![select(&["id", "amount"])])),
-        ("compute", flow(vec![extend(&["amount * 1.19 as gross", "upper(status) as s2"])])),
-    ];
-    let rows: Vec<_> = (0..1000).map(|i| row(i, "paid", &format!("{i}.50"))).collect();
-    for (name, flow) in &flows {
-        let flow = bound(flow);
-        let changes: Vec<_> = rows.iter().map(|r| change(Op::Insert, None, Some(r.clone()))).collect();
-        let mut out = Vec::new();
-        let at = origin();
-        let start = std::time::Instant::now();
-        for _ in 0..300 {
-            out.clear();
-            for c in &changes {
-                flow.changes(c, &at, 0, &mut out).unwrap();
-            }
-        }
-        println!("{name}: {:?} a row", start.elapsed() / 300_000);
     }
 }

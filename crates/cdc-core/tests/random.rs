@@ -39,12 +39,20 @@ impl Random {
     }
 
     fn text(&mut self) -> String {
-        let pieces = ["", "a", "B ", "é", "🙂", "%", "_", "\\", "12", "1.5", "2026-01-31", "10:11:12", "\0", "ß"];
+        let pieces =
+            ["", "a", "B ", "é", "🙂", "%", "_", "\\", "12", "1.5", "2026-01-31", "10:11:12", "\0", "ß"];
         (0..self.below(4)).map(|_| self.pick(&pieces)).collect()
     }
 
     fn decimal(&mut self) -> String {
-        let any = ["0", "0.00", "1.50", "-0.01", "12345678901234567890.5", "-99999999999999999999999999999999999999"];
+        let any = [
+            "0",
+            "0.00",
+            "1.50",
+            "-0.01",
+            "12345678901234567890.5",
+            "-99999999999999999999999999999999999999",
+        ];
         match self.below(8) {
             0 => "9".repeat(65),
             1 => format!("0.{}", "9".repeat(30)),
@@ -85,7 +93,12 @@ impl Random {
             9 => Value::Date(self.date()),
             10 => Value::DateTime(self.datetime()),
             // what no parser makes
-            _ => self.pick(&[Value::Absent, Value::Decimal("x".into()), Value::Json("{}".into()), Value::Year(7)]),
+            _ => self.pick(&[
+                Value::Absent,
+                Value::Decimal("x".into()),
+                Value::Json("{}".into()),
+                Value::Year(7),
+            ]),
         }
     }
 
@@ -101,8 +114,12 @@ impl Random {
             ColumnType::Int { unsigned: true, .. } => Value::UInt(self.next()),
             ColumnType::Int { width: IntWidth::Int, .. } => Value::Int(i64::from(self.integer() as i32)),
             ColumnType::Int { .. } => Value::Int(self.integer()),
-            ColumnType::Decimal { scale: 0, .. } => Value::Decimal("99999999999999999999999999999999999999".into()),
-            ColumnType::Decimal { .. } => Value::Decimal(self.pick(&["0.00", "-12.50", "99999999.99"]).into()),
+            ColumnType::Decimal { scale: 0, .. } => {
+                Value::Decimal("99999999999999999999999999999999999999".into())
+            }
+            ColumnType::Decimal { .. } => {
+                Value::Decimal(self.pick(&["0.00", "-12.50", "99999999.99"]).into())
+            }
             ColumnType::Float { .. } => Value::Float(self.pick(&[0.1, -3.4e38, 0.0])),
             ColumnType::Double { .. } => Value::Double(self.double()),
             ColumnType::Bit { .. } => Value::Bit(self.next() & 1023),
@@ -161,9 +178,29 @@ impl Random {
             }
             1..5 => {
                 let op = self.pick(&[
-                    Add, Subtract, Multiply, Divide, IntegerDivide, Modulo, Equal, NotEqual, Less, LessEqual,
-                    Greater, GreaterEqual, NullSafeEqual, And, Or, Xor, BitAnd, BitOr, BitXor, ShiftLeft,
-                    ShiftRight, JsonExtract, JsonUnquote,
+                    Add,
+                    Subtract,
+                    Multiply,
+                    Divide,
+                    IntegerDivide,
+                    Modulo,
+                    Equal,
+                    NotEqual,
+                    Less,
+                    LessEqual,
+                    Greater,
+                    GreaterEqual,
+                    NullSafeEqual,
+                    And,
+                    Or,
+                    Xor,
+                    BitAnd,
+                    BitOr,
+                    BitXor,
+                    ShiftLeft,
+                    ShiftRight,
+                    JsonExtract,
+                    JsonUnquote,
                 ]);
                 ExprKind::Binary(op, self.boxed(depth, schema), self.boxed(depth, schema))
             }
@@ -188,7 +225,9 @@ impl Random {
             },
             10 => ExprKind::Case {
                 operand: self.coin().then(|| self.boxed(depth, schema)),
-                branches: (0..self.below(3)).map(|_| (self.expr(depth, schema), self.expr(depth, schema))).collect(),
+                branches: (0..self.below(3))
+                    .map(|_| (self.expr(depth, schema), self.expr(depth, schema)))
+                    .collect(),
                 otherwise: self.coin().then(|| self.boxed(depth, schema)),
             },
             11 => {
@@ -213,13 +252,17 @@ impl Random {
                 ExprKind::Cast(self.boxed(depth, schema), ty)
             }
             12 => {
-                let collation = self.pick(&["utf8mb4_bin", "binary", "latin1_bin", "utf8mb4_0900_ai_ci", "", "_"]);
+                let collation =
+                    self.pick(&["utf8mb4_bin", "binary", "latin1_bin", "utf8mb4_0900_ai_ci", "", "_"]);
                 ExprKind::Collate(self.boxed(depth, schema), collation.to_owned())
             }
             _ => {
                 let names: Vec<_> = cdc_core::function::all().map(|f| f.name).chain(["nothing"]).collect();
                 let name = self.pick(&names);
-                ExprKind::Call(name.to_owned(), (0..self.below(4)).map(|_| self.expr(depth, schema)).collect())
+                ExprKind::Call(
+                    name.to_owned(),
+                    (0..self.below(4)).map(|_| self.expr(depth, schema)).collect(),
+                )
             }
         }
     }
@@ -229,7 +272,9 @@ impl Random {
 fn fits(value: &Value<'_>, ty: &ColumnType) -> bool {
     match (value, ty) {
         (Value::Null, _) => true,
-        (Value::Int(v), ColumnType::Int { width: IntWidth::Int, unsigned: false }) => i32::try_from(*v).is_ok(),
+        (Value::Int(v), ColumnType::Int { width: IntWidth::Int, unsigned: false }) => {
+            i32::try_from(*v).is_ok()
+        }
         (Value::Int(_), ColumnType::Int { unsigned, .. }) => !unsigned,
         (Value::UInt(_), ColumnType::Int { unsigned, .. }) => *unsigned,
         (Value::Decimal(text), ColumnType::Decimal { precision, scale, .. }) => {

@@ -111,7 +111,7 @@ fn scalar(scope: &mut Scope<'_>, value: &Written, url: bool) -> Option<Scalar> {
         OptionValueKind::Param(name) => {
             let resolved = scope.lookup(name);
             let missing = resolved.value.is_none();
-            let text = resolved.value.map_or_else(|| name.text.clone(), |v| encode(&plain_text(&v)));
+            let text = resolved.value.map_or_else(|| name.text.clone(), |v| plain_text(&v));
             Some(Scalar::Text(ResolvedText { text, secret: resolved.secret, has_param: true, missing }))
         }
         OptionValueKind::List(_) | OptionValueKind::Map(_) => None,

@@ -254,9 +254,11 @@ impl<'a> Scope<'a> {
         self.diagnostics
     }
 
-    /// Puts the `${..}` of a text in, each through `encode`.
+    /// Puts the `${..}` of a text in, each through `encode`. A text that is nothing but one `${..}` is that value
+    /// itself: a whole url in a parameter is a url, not a part of one.
     pub fn resolve_text(&mut self, text: &Text, encode: &dyn Fn(&str) -> String) -> ResolvedText {
         let mut out = ResolvedText { text: String::new(), secret: false, has_param: false, missing: false };
+        let whole = text.parts.len() == 1;
         for part in &text.parts {
             match part {
                 TextPart::Literal(literal) => out.text.push_str(literal),
@@ -265,6 +267,7 @@ impl<'a> Scope<'a> {
                     out.has_param = true;
                     out.secret |= resolved.secret;
                     match resolved.value {
+                        Some(value) if whole => out.text.push_str(&plain_text(&value)),
                         Some(value) => out.text.push_str(&encode(&plain_text(&value))),
                         None => {
                             out.missing = true;

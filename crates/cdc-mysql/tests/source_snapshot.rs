@@ -96,11 +96,10 @@ async fn case_03_composite_keys_split_well_although_the_first_column_does_not() 
          CREATE TABLE two (a INT, b INT, v INT NOT NULL, PRIMARY KEY (a, b));
          INSERT INTO two SELECT n % 2, n, n FROM {numbers};
          CREATE TABLE three (v INT NOT NULL, c DATETIME(3), a VARCHAR(9), b VARCHAR(9), PRIMARY KEY (b, a, c));
-         INSERT INTO three SELECT n, '2024-01-01' + INTERVAL n MICROSECOND * 1000,
+         INSERT INTO three SELECT n, '2024-01-01' + INTERVAL n * 1000 MICROSECOND,
            ELT(1 + n % 3, 'x', 'Y', 'é'), ELT(1 + n % 2, 'n', 'M') FROM {numbers};",
         numbers = sequence(rows)
-    )
-    .replace("INTERVAL n MICROSECOND * 1000", "INTERVAL n * 1000 MICROSECOND");
+    );
     let server = database("c03", &sql)?;
     let copy = check_chunks(server, "c03", 500).await?;
     for table in ["two", "three"] {
@@ -146,7 +145,6 @@ const KEYS: &[(&str, &[&str])] = &[
     ("VARCHAR(20) COLLATE utf8mb4_de_pb_0900_ai_ci", &["'a'", "'ä'", "'b'", "'o'", "'ö'", "'Z'"]),
     ("VARCHAR(20) CHARACTER SET latin1", &["'a'", "'B'", "'€'", "'ÿ'", "'é'", "'z'", "'ß'"]),
     ("VARCHAR(20) CHARACTER SET ascii", &["'a'", "'B'", "'~'", "' '", "'0'", "'Z9'"]),
-    ("VARCHAR(20) CHARACTER SET utf16", &["'a'", "'B'", "'中'", "'🦀'", "'z'"]),
     ("CHAR(10) COLLATE utf8mb4_0900_as_cs", &["'a'", "'A'", "'b'", "'á'", "'ab'", "''"]),
     ("CHAR(10) CHARACTER SET latin1 COLLATE latin1_bin", &["'a'", "'A'", "'\t'", "'a\t'", "'b'"]),
     ("DATE", &["'1000-01-01'", "'2024-02-29'", "'9999-12-31'", "'2024-03-01'", "'1969-12-31'"]),
@@ -164,7 +162,7 @@ const KEYS: &[(&str, &[&str])] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_05_keys_of_every_type_split() -> Result<()> {
-    let mut sql = "SET time_zone = '+00:00', NAMES utf8mb4;\n".replace("SET time_zone = '+00:00', NAMES utf8mb4;", "SET NAMES utf8mb4; SET time_zone = '+00:00';");
+    let mut sql = "SET NAMES utf8mb4; SET time_zone = '+00:00';\n".to_owned();
     for (n, (ty, literals)) in KEYS.iter().enumerate() {
         let values: Vec<String> = literals.iter().map(|literal| format!("({literal}, 1)")).collect();
         writeln!(sql, "CREATE TABLE k{n} (k {ty} NOT NULL PRIMARY KEY, v INT NOT NULL);")?;

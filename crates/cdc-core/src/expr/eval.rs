@@ -24,9 +24,10 @@
 //! NULL or a cut-off number with a warning; `cast` between integers wraps around, as documented there.
 //!
 //! # Collations
-//! See [`text`]: text columns compare under `binary` and `_bin` collations only so far. Copying, `concat`
-//! and the like need none. Literals and metadata take the other side's collation, and compare among each
-//! other by code point.
+//! Text columns compare under `binary` and `_bin` collations only so far, with their PAD rules. Copying,
+//! `concat` and the like need none. Literals and metadata take the other side's collation, and compare among
+//! each other by code point. The parts of IN, BETWEEN and CASE compare in pairs, each pair under its own
+//! collation and types; MySQL finds one for all of them, which shows only where unlike columns are mixed.
 //!
 //! # Time zone
 //! UTC. TIMESTAMP beside DATETIME is read as its UTC digits.
@@ -49,12 +50,12 @@ pub(crate) use types::{Class, merge_collations};
 pub use types::{Coercibility, ExprType};
 
 use super::{BinaryOp, Expr, MetaField};
+use crate::codes;
 use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::error::{Error, Result};
 use crate::event::{Op, Origin};
 use crate::schema::{TableId, TableSchema};
 use crate::value::{DateTime, Timestamp, Value};
-use crate::codes;
 use cast::Conversion;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -110,33 +111,79 @@ pub(crate) type Evaluator = for<'a> fn(&'a Call, &Env<'a, '_>) -> Result<Value<'
 
 #[derive(Debug, Clone)]
 enum Node {
-    Column { index: usize, name: Arc<str> },
+    Column {
+        index: usize,
+        name: Arc<str>,
+    },
     Meta(MetaField),
     Const(Value<'static>, Option<Number>),
-    Arithmetic { op: BinaryOp, ty: NumberType, operands: Box<[BoundExpr; 2]> },
-    Negate { ty: NumberType, operand: Box<BoundExpr> },
-    Bits { op: BinaryOp, operands: Box<[BoundExpr; 2]> },
+    Arithmetic {
+        op: BinaryOp,
+        ty: NumberType,
+        operands: Box<[BoundExpr; 2]>,
+    },
+    Negate {
+        ty: NumberType,
+        operand: Box<BoundExpr>,
+    },
+    Bits {
+        op: BinaryOp,
+        operands: Box<[BoundExpr; 2]>,
+    },
     BitNot(Box<BoundExpr>),
     Not(Box<BoundExpr>),
     And(Vec<BoundExpr>),
     Or(Vec<BoundExpr>),
     Xor(Box<[BoundExpr; 2]>),
-    Compare { op: BinaryOp, how: Comparison, operands: Box<[BoundExpr; 2]> },
-    IsNull { operand: Box<BoundExpr>, negated: bool },
-    IsTruth { operand: Box<BoundExpr>, truth: bool, negated: bool },
+    Compare {
+        op: BinaryOp,
+        how: Comparison,
+        operands: Box<[BoundExpr; 2]>,
+    },
+    IsNull {
+        operand: Box<BoundExpr>,
+        negated: bool,
+    },
+    IsTruth {
+        operand: Box<BoundExpr>,
+        truth: bool,
+        negated: bool,
+    },
     Between {
         operand: Box<BoundExpr>,
         low: (Comparison, Box<BoundExpr>),
         high: (Comparison, Box<BoundExpr>),
         negated: bool,
     },
-    In { operand: Box<BoundExpr>, list: Vec<(Comparison, BoundExpr)>, negated: bool },
-    Like { operands: Box<[BoundExpr; 2]>, pattern: Pattern, negated: bool },
-    Case { operand: Option<Box<BoundExpr>>, branches: Vec<Branch>, otherwise: Option<Box<BoundExpr>> },
+    In {
+        operand: Box<BoundExpr>,
+        list: Vec<(Comparison, BoundExpr)>,
+        negated: bool,
+    },
+    Like {
+        operands: Box<[BoundExpr; 2]>,
+        pattern: Pattern,
+        negated: bool,
+    },
+    Case {
+        operand: Option<Box<BoundExpr>>,
+        branches: Vec<Branch>,
+        otherwise: Option<Box<BoundExpr>>,
+    },
     Coalesce(Vec<BoundExpr>),
-    NullIf { how: Comparison, operands: Box<[BoundExpr; 2]> },
-    Extreme { how: Comparison, greatest: bool, args: Vec<BoundExpr> },
-    Convert { to: Conversion, operand: Box<BoundExpr> },
+    NullIf {
+        how: Comparison,
+        operands: Box<[BoundExpr; 2]>,
+    },
+    Extreme {
+        how: Comparison,
+        greatest: bool,
+        args: Vec<BoundExpr>,
+    },
+    Convert {
+        to: Conversion,
+        operand: Box<BoundExpr>,
+    },
     Call(Call),
 }
 
@@ -260,7 +307,9 @@ impl BoundExpr {
         match &value {
             // sign, dot, and a zero before it
             Value::Decimal(text) if text.len() > 65 => {
-                if text.bytes().filter(u8::is_ascii_digit).count() > 65 + usize::from(text.trim_start_matches('-').starts_with("0.")) {
+                if text.bytes().filter(u8::is_ascii_digit).count()
+                    > 65 + usize::from(text.trim_start_matches('-').starts_with("0."))
+                {
                     return Err(self.place(Failure::out_of_range("DECIMAL")));
                 }
             }
@@ -345,9 +394,7 @@ impl BoundExpr {
                 Ok(if equal == Some(Ordering::Equal) { Value::Null } else { value })
             }
             Node::Extreme { how, greatest, args } => self.extreme(*how, *greatest, args, env),
-            Node::Convert { to, operand } => {
-                to.apply(operand.value(env)?).map_err(|f| self.place(f))
-            }
+            Node::Convert { to, operand } => to.apply(operand.value(env)?).map_err(|f| self.place(f)),
             Node::Call(call) => (call.eval)(call, env).map_err(|f| self.place(f)),
             _ => Ok(match self.truth(env)? {
                 None => Value::Null,
@@ -385,9 +432,7 @@ impl BoundExpr {
                 };
                 Ok(Some(Number::Int(i128::from(bits))))
             }
-            Node::BitNot(operand) => {
-                Ok(operand.bits(env)?.map(|bits| Number::Int(i128::from(!bits))))
-            }
+            Node::BitNot(operand) => Ok(operand.bits(env)?.map(|bits| Number::Int(i128::from(!bits)))),
             _ => {
                 let value = self.value(env)?;
                 Number::of(&value).map_err(|f| self.place(f))

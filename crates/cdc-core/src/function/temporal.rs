@@ -24,7 +24,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         help: "the year, 0 to 9999",
         refused: None,
         arity: (1, Some(1)),
-        bind: |binder, args| part_of_day(binder, args, |call, env| day_part(call, env, |v| v.date.year.into())),
+        bind: |binder, args| {
+            part_of_day(binder, args, |call, env| day_part(call, env, |v| v.date.year.into()))
+        },
     },
     Function {
         name: "quarter",
@@ -34,7 +36,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
-            part_of_day(binder, args, |call, env| day_part(call, env, |v| i64::from(v.date.month.div_ceil(3))))
+            part_of_day(binder, args, |call, env| {
+                day_part(call, env, |v| i64::from(v.date.month.div_ceil(3)))
+            })
         },
     },
     Function {
@@ -44,7 +48,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         help: "the month, 0 to 12",
         refused: None,
         arity: (1, Some(1)),
-        bind: |binder, args| part_of_day(binder, args, |call, env| day_part(call, env, |v| v.date.month.into())),
+        bind: |binder, args| {
+            part_of_day(binder, args, |call, env| day_part(call, env, |v| v.date.month.into()))
+        },
     },
     Function {
         name: "day",
@@ -53,7 +59,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         help: "the day of the month, 0 to 31",
         refused: None,
         arity: (1, Some(1)),
-        bind: |binder, args| part_of_day(binder, args, |call, env| day_part(call, env, |v| v.date.day.into())),
+        bind: |binder, args| {
+            part_of_day(binder, args, |call, env| day_part(call, env, |v| v.date.day.into()))
+        },
     },
     Function {
         name: "hour",

@@ -99,7 +99,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         help: "without spaces at both ends",
         refused: None,
         arity: (1, Some(1)),
-        bind: |binder, args| same_length(binder, args, |call, env| cut_text(call, env, |s| s.trim_matches(' '))),
+        bind: |binder, args| {
+            same_length(binder, args, |call, env| cut_text(call, env, |s| s.trim_matches(' ')))
+        },
     },
     Function {
         name: "ltrim",
@@ -218,29 +220,17 @@ fn texts(binder: &mut Binder<'_>, args: Vec<BoundExpr>) -> Option<Vec<BoundExpr>
 }
 
 /// A function of one text that makes it no longer.
-fn same_length(
-    binder: &mut Binder<'_>,
-    args: Args,
-    eval: crate::expr::eval::Evaluator,
-) -> Option<BoundExpr> {
+fn same_length(binder: &mut Binder<'_>, args: Args, eval: crate::expr::eval::Evaluator) -> Option<BoundExpr> {
     let bound = texts(binder, args.args)?;
     let ty = text_type(&bound, bound[0].ty().text_length(), bound[0].ty().nullable);
     binder.evaluated(bound, ty, &args.span, eval)
 }
 
-fn map_text<'a>(
-    call: &'a Call,
-    env: &Env<'a, '_>,
-    f: impl Fn(&str) -> String,
-) -> Result<Value<'a>, Fault> {
+fn map_text<'a>(call: &'a Call, env: &Env<'a, '_>, f: impl Fn(&str) -> String) -> Result<Value<'a>, Fault> {
     Ok(call.text(env, 0)?.map_or(Value::Null, |s| owned(f(&s))))
 }
 
-fn cut_text<'a>(
-    call: &'a Call,
-    env: &Env<'a, '_>,
-    f: impl Fn(&str) -> &str,
-) -> Result<Value<'a>, Fault> {
+fn cut_text<'a>(call: &'a Call, env: &Env<'a, '_>, f: impl Fn(&str) -> &str) -> Result<Value<'a>, Fault> {
     Ok(match call.text(env, 0)? {
         None => Value::Null,
         Some(Cow::Borrowed(s)) => Value::Text(Cow::Borrowed(f(s))),
@@ -288,11 +278,7 @@ fn text_or_bytes(binder: &mut Binder<'_>, arg: BoundExpr) -> Option<BoundExpr> {
     if arg.ty().class() == Class::Bytes { Some(arg) } else { binder.to_text(arg) }
 }
 
-fn measured(
-    binder: &mut Binder<'_>,
-    args: Args,
-    eval: crate::expr::eval::Evaluator,
-) -> Option<BoundExpr> {
+fn measured(binder: &mut Binder<'_>, args: Args, eval: crate::expr::eval::Evaluator) -> Option<BoundExpr> {
     let arg = text_or_bytes(binder, args.args.into_iter().next()?)?;
     let ty = ExprType::int(IntWidth::Int, false, arg.ty().nullable);
     binder.evaluated(vec![arg], ty, &args.span, eval)
@@ -327,11 +313,7 @@ fn eval_char_length<'a>(call: &'a Call, env: &Env<'a, '_>) -> Result<Value<'a>, 
 }
 
 /// A function of a text and one or two whole numbers that makes the text no longer.
-fn counted(
-    binder: &mut Binder<'_>,
-    args: Args,
-    eval: crate::expr::eval::Evaluator,
-) -> Option<BoundExpr> {
+fn counted(binder: &mut Binder<'_>, args: Args, eval: crate::expr::eval::Evaluator) -> Option<BoundExpr> {
     let mut rest = args.args.into_iter();
     let text = binder.to_text(rest.next()?);
     let numbers: Vec<_> = rest.collect();
@@ -422,11 +404,7 @@ fn bind_replace(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
     })
 }
 
-fn padded(
-    binder: &mut Binder<'_>,
-    args: Args,
-    eval: crate::expr::eval::Evaluator,
-) -> Option<BoundExpr> {
+fn padded(binder: &mut Binder<'_>, args: Args, eval: crate::expr::eval::Evaluator) -> Option<BoundExpr> {
     let [text, length, filling]: [BoundExpr; 3] = args.args.try_into().ok()?;
     let (text, filling) = (binder.to_text(text), binder.to_text(filling));
     binder.ensure_number(&length, &args.name)?;
@@ -507,7 +485,8 @@ fn bind_hex(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
     let arg = args.args.into_iter().next()?;
     let nullable = arg.ty().nullable;
     if arg.ty().class().is_number() {
-        let ty = ExprType::text(16, crate::Charset::utf8mb4(), crate::expr::eval::Coercibility::Literal, nullable);
+        let ty =
+            ExprType::text(16, crate::Charset::utf8mb4(), crate::expr::eval::Coercibility::Literal, nullable);
         return binder.evaluated(vec![arg], ty, &args.span, |call, env| {
             Ok(match call.number(env, 0)? {
                 None => Value::Null,
@@ -518,7 +497,8 @@ fn bind_hex(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
     let arg = utf8_or_bytes(binder, arg)?;
     let bytes = if arg.ty().class() == Class::Bytes { 1 } else { 4 };
     let length = arg.ty().text_length().saturating_mul(2 * bytes);
-    let ty = ExprType::text(length, crate::Charset::utf8mb4(), crate::expr::eval::Coercibility::Literal, nullable);
+    let ty =
+        ExprType::text(length, crate::Charset::utf8mb4(), crate::expr::eval::Coercibility::Literal, nullable);
     binder.evaluated(vec![arg], ty, &args.span, |call, env| {
         Ok(match call.value(env, 0)? {
             None => Value::Null,

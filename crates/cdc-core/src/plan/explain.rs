@@ -31,7 +31,10 @@ fn operators(flow: &FlowPlan) -> Vec<Operator> {
             FlowOp::Drop(names) => operator("map", format!("drop {}", comma(names, |n| name(&n.name)))),
             FlowOp::Rename(pairs) => operator(
                 "map",
-                format!("rename {}", comma(pairs, |(old, new)| format!("{} as {}", name(&old.name), name(new)))),
+                format!(
+                    "rename {}",
+                    comma(pairs, |(old, new)| format!("{} as {}", name(&old.name), name(new)))
+                ),
             ),
         })
         .collect();
@@ -140,7 +143,8 @@ pub fn to_text(plan: &Plan) -> String {
     let _ = writeln!(out, "  time_zone {}", quoted(&plan.time_zone));
     let _ = writeln!(out);
     for source in &plan.sources {
-        let _ = writeln!(out, "source[{}] {} {}", source.name, source.connector, options_text(&source.options));
+        let _ =
+            writeln!(out, "source[{}] {} {}", source.name, source.connector, options_text(&source.options));
     }
     for sink in &plan.sinks {
         let _ = writeln!(out, "sink[{}] {} {}", sink.name, sink.connector, options_text(&sink.options));
@@ -166,7 +170,11 @@ struct Graph {
 fn graph(plan: &Plan) -> Graph {
     let mut graph = Graph { nodes: Vec::new(), edges: Vec::new() };
     for (i, source) in plan.sources.iter().enumerate() {
-        graph.nodes.push((format!("source{i}"), format!("source[{}]", source.name), source.connector.clone()));
+        graph.nodes.push((
+            format!("source{i}"),
+            format!("source[{}]", source.name),
+            source.connector.clone(),
+        ));
     }
     for (i, sink) in plan.sinks.iter().enumerate() {
         graph.nodes.push((format!("sink{i}"), format!("sink[{}]", sink.name), sink.connector.clone()));
@@ -253,9 +261,9 @@ pub fn to_json(plan: &Plan) -> String {
         }))
     };
     let flows = plan.flows.iter().map(|flow| {
-        let operators = operators(flow).into_iter().map(|operator| {
-            object([("name", string(&operator.name)), ("text", string(&operator.text))])
-        });
+        let operators = operators(flow)
+            .into_iter()
+            .map(|operator| object([("name", string(&operator.name)), ("text", string(&operator.text))]));
         let key = flow.key.as_ref().map_or("null".to_owned(), |k| list(k.iter().map(|c| string(c))));
         object([
             ("name", string(&flow.name)),

@@ -28,6 +28,7 @@ pub use crate::expr::eval::RowMeta;
 pub use stage::Stage;
 
 use super::{ColumnName, FlowOp, FlowPlan, NamedExpr, SelectItem, TargetName, TemplatePart};
+use crate::codes;
 use crate::connector::{TargetChange, TargetOp, TargetTable};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::error::{Error, Result};
@@ -37,7 +38,6 @@ use crate::expr::{Expr, ExprKind};
 use crate::row::{Row, RowBuilder};
 use crate::schema::{Column, TableId, TableSchema, same_name};
 use crate::value::Value;
-use crate::codes;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -400,7 +400,8 @@ impl<'s> Shape<'s> {
             FlowOp::Select(items) => self.select(items),
             FlowOp::Extend(added) => {
                 // all of them see the columns from before
-                let added: Vec<_> = added.iter().map(|item| (self.computed(item), item.expr.span.clone())).collect();
+                let added: Vec<_> =
+                    added.iter().map(|item| (self.computed(item), item.expr.span.clone())).collect();
                 for (column, span) in added {
                     self.push(column, &span);
                 }
@@ -557,7 +558,8 @@ impl<'s> Shape<'s> {
         }
         if names.is_empty() {
             let diagnostic = Diagnostic::error(codes::NO_KEY, "the key names no column");
-            self.errors.push(diagnostic.at(flow.span.clone(), "").help("name one or more columns in `key (...)`"));
+            self.errors
+                .push(diagnostic.at(flow.span.clone(), "").help("name one or more columns in `key (...)`"));
         }
         key
     }

@@ -65,7 +65,10 @@ pub fn table() -> TableSchema {
         Column::new("v", ColumnType::VarChar { length: 20, charset: bin() }),
         Column::new("ci", ColumnType::VarChar { length: 20, charset: Charset::utf8mb4() }),
         Column::new("l1", ColumnType::VarChar { length: 20, charset: Charset::new("latin1", "latin1_bin") }),
-        Column::new("nopad", ColumnType::Char { length: 9, charset: Charset::new("utf8mb4", "utf8mb4_0900_bin") }),
+        Column::new(
+            "nopad",
+            ColumnType::Char { length: 9, charset: Charset::new("utf8mb4", "utf8mb4_0900_bin") },
+        ),
         Column::new("tx", ColumnType::Text { size: LobSize::Normal, charset: bin() }),
         Column::new("da", ColumnType::Date),
         Column::new("dt", ColumnType::DateTime { fsp: 3 }),
@@ -114,7 +117,13 @@ pub fn row() -> Vec<Value<'static>> {
         Value::Text("ab".into()),
         Value::Text("long text".into()),
         Value::Date(date(2026, 1, 31)),
-        Value::DateTime(DateTime { date: date(2026, 1, 31), hour: 10, minute: 11, second: 12, micro: 500_000 }),
+        Value::DateTime(DateTime {
+            date: date(2026, 1, 31),
+            hour: 10,
+            minute: 11,
+            second: 12,
+            micro: 500_000,
+        }),
         Value::Timestamp(Timestamp { micros: 1_767_262_272_000_000 }),
         Value::Time(Time { micros: -3_661_500_000 }),
         Value::Year(2026),
@@ -146,8 +155,8 @@ enum Token {
 }
 
 const SYMBOLS: &[&str] = &[
-    "<=>", "->>", "->", "<=", ">=", "<>", "!=", "<<", ">>", "&&", "(", ")", ",", "+", "-", "*", "/", "%", "=", "<",
-    ">", "&", "|", "^", "~", "!", ".",
+    "<=>", "->>", "->", "<=", ">=", "<>", "!=", "<<", ">>", "&&", "(", ")", ",", "+", "-", "*", "/", "%",
+    "=", "<", ">", "&", "|", "^", "~", "!", ".",
 ];
 
 fn tokens(text: &str) -> Vec<(Token, usize)> {
@@ -190,7 +199,9 @@ fn tokens(text: &str) -> Vec<(Token, usize)> {
         } else if (c == 'x' || c == 'X') && bytes.get(at + 1) == Some(&b'\'') {
             let end = rest[2..].find('\'').unwrap() + 2;
             at += end + 1;
-            Token::Hex((2..end).step_by(2).map(|i| u8::from_str_radix(&rest[i..i + 2], 16).unwrap()).collect())
+            Token::Hex(
+                (2..end).step_by(2).map(|i| u8::from_str_radix(&rest[i..i + 2], 16).unwrap()).collect(),
+            )
         } else if c.is_ascii_digit() {
             let mut end = 0;
             let b = rest.as_bytes();
@@ -306,7 +317,9 @@ impl Parser {
                 continue;
             }
             if least <= 14 && self.word("collate") {
-                let Some((Token::Word(name), _)) = self.tokens.get(self.at).cloned() else { panic!("a collation") };
+                let Some((Token::Word(name), _)) = self.tokens.get(self.at).cloned() else {
+                    panic!("a collation")
+                };
                 self.at += 1;
                 left = self.make(ExprKind::Collate(Box::new(left), name), start);
                 continue;

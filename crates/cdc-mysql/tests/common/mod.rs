@@ -20,12 +20,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Rows by key.
 pub type Rows = BTreeMap<Row, Row>;
 
-/// A capture that has given out nothing for so long hangs: heartbeats come four times a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// What takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The server of this test file; its watchdog ends it with the process.
 pub fn server() -> &'static Server {
@@ -130,6 +131,7 @@ impl Copy {
         capture: &mut Capture,
         mut until: impl FnMut(&Capture, &Copy) -> bool,
     ) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if capture.at_boundary() {
                 ensure!(!self.in_transaction, "a boundary inside a transaction, at {}", capture.position());
@@ -137,8 +139,8 @@ impl Copy {
                     return Ok(());
                 }
             }
-            let next = tokio::time::timeout(PATIENCE, capture.next()).await;
-            let item = next.with_context(|| format!("nothing comes at {}", capture.position()))??;
+            let next = tokio::time::timeout_at(deadline, capture.next()).await;
+            let item = next.with_context(|| format!("no end at {}: {:?}", capture.position(), capture.progress()))??;
             let end = matches!(item, CaptureItem::End);
             self.apply(item, !capture.is_past_hold())?;
             if end {

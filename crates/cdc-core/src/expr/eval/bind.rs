@@ -8,13 +8,13 @@ use super::temporal::{parse_datetime, parse_time};
 use super::text::{Collator, LikePattern, is_utf8};
 use super::types::{Class, Coercibility, ExprType, merge_collations, unify};
 use super::{BoundExpr, Branch, Call, Comparison, Decimal, Env, Evaluator, Node, Pattern, RowMeta, nearest};
+use crate::codes;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::event::{Op, Origin};
 use crate::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, UnaryOp};
 use crate::function;
 use crate::schema::{Charset, ColumnType, TableId, TableSchema, same_name};
 use crate::value::Value;
-use crate::codes;
 use std::sync::Arc;
 
 /// Expressions nested deeper than this are refused: binding and evaluating go down as deep. Chains of
@@ -99,7 +99,8 @@ impl<'s> Binder<'s> {
     pub(crate) fn bind(&mut self, expr: &Expr) -> Option<BoundExpr> {
         if self.depth >= MAX_DEPTH {
             let headline = format!("the expression is nested more than {MAX_DEPTH} deep");
-            return self.refuse(Diagnostic::error(codes::TOO_DEEP, headline).at(expr.span.clone(), "from here"));
+            return self
+                .refuse(Diagnostic::error(codes::TOO_DEEP, headline).at(expr.span.clone(), "from here"));
         }
         self.depth += 1;
         let bound = self.kind(expr);
@@ -456,8 +457,11 @@ impl<'s> Binder<'s> {
         let (how, left, right) = self.comparison(a.clone(), b, span)?;
         if left.ty != given {
             // a literal that was converted for the comparison is given out as it was written
-            let equal =
-                boolean(Node::Compare { op: BinaryOp::Equal, how, operands: Box::new([left, right]) }, true, span);
+            let equal = boolean(
+                Node::Compare { op: BinaryOp::Equal, how, operands: Box::new([left, right]) },
+                true,
+                span,
+            );
             let null = literal(&Value::Null, span);
             return self.conditional(equal, null, a, span);
         }
@@ -506,9 +510,10 @@ impl<'s> Binder<'s> {
                 if !(1..=65).contains(&precision) || scale > 30 || scale > precision {
                     let headline = format!("decimal({precision},{scale}) is no type");
                     let diagnostic = self.mismatch(span, headline);
-                    return self.refuse(diagnostic.help(
-                        "the precision is 1 to 65, the scale 0 to 30 and at most the precision",
-                    ));
+                    return self.refuse(
+                        diagnostic
+                            .help("the precision is 1 to 65, the scale 0 to 30 and at most the precision"),
+                    );
                 }
                 let ty = ExprType::new(ColumnType::Decimal { precision, scale, unsigned: false }, nullable);
                 (Conversion::Number(number_type(&ty)), ty)
@@ -657,7 +662,9 @@ impl Binder<'_> {
             let diagnostic = self.mismatch(&operand.span.clone(), headline);
             return self.refuse(match class {
                 Class::Bit => diagnostic.help("write `cast(.. as unsigned)` for its number"),
-                Class::Bytes => diagnostic.help("write `cast(.. as char)` if the bytes are UTF-8, or `hex(..)`"),
+                Class::Bytes => {
+                    diagnostic.help("write `cast(.. as char)` if the bytes are UTF-8, or `hex(..)`")
+                }
                 _ => diagnostic,
             });
         }
@@ -674,11 +681,11 @@ impl Binder<'_> {
             return Some(());
         }
         let what = describe(operand);
-        let diagnostic = self.mismatch(&operand.span, format!("\"{word}\" takes numbers, and {what} is none"));
+        let diagnostic =
+            self.mismatch(&operand.span, format!("\"{word}\" takes numbers, and {what} is none"));
         let diagnostic = match class {
-            Class::Text | Class::Enum | Class::Set if word == "+" => {
-                diagnostic.help("write `cast(.. as decimal(20,4))` for its number, or `concat(a, b)` to join texts")
-            }
+            Class::Text | Class::Enum | Class::Set if word == "+" => diagnostic
+                .help("write `cast(.. as decimal(20,4))` for its number, or `concat(a, b)` to join texts"),
             Class::Text | Class::Enum | Class::Set => {
                 diagnostic.help("write `cast(.. as decimal(20,4))` or `cast(.. as signed)` for its number")
             }
@@ -714,8 +721,7 @@ impl Binder<'_> {
     pub(crate) fn refuse_charset<T>(&mut self, operand: &BoundExpr) -> Option<T> {
         let charset = operand.ty.ty.as_ref().and_then(ColumnType::charset).map_or("", |c| &c.name).to_owned();
         let headline = format!("the bytes of {} are in \"{charset}\", which is not built", describe(operand));
-        let diagnostic =
-            Diagnostic::error(codes::CHARSET_UNSUPPORTED, headline).at(operand.span.clone(), "");
+        let diagnostic = Diagnostic::error(codes::CHARSET_UNSUPPORTED, headline).at(operand.span.clone(), "");
         self.refuse(diagnostic)
     }
 
@@ -776,7 +782,9 @@ impl Binder<'_> {
     /// Computes what is constant, so that an overflow among literals is found here.
     fn folded(&mut self, bound: BoundExpr) -> Option<BoundExpr> {
         let constant = match &bound.node {
-            Node::Arithmetic { operands, .. } | Node::Bits { operands, .. } => operands.iter().all(BoundExpr::is_constant),
+            Node::Arithmetic { operands, .. } | Node::Bits { operands, .. } => {
+                operands.iter().all(BoundExpr::is_constant)
+            }
             Node::Negate { operand, .. } | Node::BitNot(operand) | Node::Convert { operand, .. } => {
                 operand.is_constant()
             }
@@ -792,7 +800,9 @@ impl Binder<'_> {
         match value {
             Ok(value) => {
                 let mut ty = bound.ty.clone().with_nullable(value.is_null());
-                if let (Value::Text(text), Some(charset)) = (&value, ty.ty.as_ref().and_then(ColumnType::charset)) {
+                if let (Value::Text(text), Some(charset)) =
+                    (&value, ty.ty.as_ref().and_then(ColumnType::charset))
+                {
                     // its own length instead of the longest that it could have been
                     let length = text.chars().count() as u64;
                     ty = ExprType::text(length, charset.clone(), ty.coercibility, false);
@@ -836,8 +846,7 @@ impl Binder<'_> {
             Comparison::Days
         } else if x == Class::Time && y == Class::Time {
             Comparison::Times
-        } else if x == Class::Bytes && (y == Class::Bytes || y.is_text())
-            || y == Class::Bytes && x.is_text()
+        } else if x == Class::Bytes && (y == Class::Bytes || y.is_text()) || y == Class::Bytes && x.is_text()
         {
             let (a, b) = (self.byte_operand(a), self.byte_operand(b));
             return Some((Comparison::Bytes, a?, b?));
@@ -922,7 +931,9 @@ impl Binder<'_> {
             Diagnostic::error(codes::COLLATION_NOT_BUILT, headline).at(stronger.span.clone(), "")
         };
         let column = first_column(stronger).unwrap_or("..");
-        self.refuse(diagnostic.help(format!("to compare by code point, write `{column} collate utf8mb4_bin`")))
+        self.refuse(
+            diagnostic.help(format!("to compare by code point, write `{column} collate utf8mb4_bin`")),
+        )
     }
 }
 
@@ -987,8 +998,7 @@ fn constant_of(value: Value<'static>, ty: ExprType, span: &Span) -> BoundExpr {
 }
 
 fn meta(field: MetaField, span: &Span) -> BoundExpr {
-    let text =
-        |length, nullable| ExprType::text(length, Charset::utf8mb4(), Coercibility::Literal, nullable);
+    let text = |length, nullable| ExprType::text(length, Charset::utf8mb4(), Coercibility::Literal, nullable);
     let ty = match field {
         MetaField::Op => text(1, false),
         // identifiers have at most 64 characters (MySQL manual 11.2.1)
@@ -1022,8 +1032,9 @@ fn text_charset(ty: &ExprType) -> (Charset, Coercibility) {
 /// Integers are BIGINT throughout: the server computes them so, and narrows only the column it makes.
 fn arithmetic_type(op: BinaryOp, a: &ExprType, b: &ExprType) -> ExprType {
     let (x, y) = (a.class(), b.class());
-    let can_be_null =
-        a.nullable || b.nullable || matches!(op, BinaryOp::Divide | BinaryOp::IntegerDivide | BinaryOp::Modulo);
+    let can_be_null = a.nullable
+        || b.nullable
+        || matches!(op, BinaryOp::Divide | BinaryOp::IntegerDivide | BinaryOp::Modulo);
     let whole = |c: Class| c.is_whole() || c == Class::Null;
     if op == BinaryOp::IntegerDivide {
         let unsigned = whole(x) && whole(y) && (a.is_unsigned() || b.is_unsigned());

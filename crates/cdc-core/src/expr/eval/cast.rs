@@ -13,17 +13,30 @@ use std::borrow::Cow;
 pub(crate) enum Conversion {
     /// Text as the server writes the value; `fsp` is of the type that it comes from. Cut at `length`
     /// characters.
-    Text { fsp: u8, length: Option<u32> },
+    Text {
+        fsp: u8,
+        length: Option<u32>,
+    },
     /// Bytes, cut or filled up with zeros to `length`.
-    Bytes { length: Option<u32> },
+    Bytes {
+        length: Option<u32>,
+    },
     /// `cast(.. as signed | unsigned)`: integers wrap around.
-    Integer { unsigned: bool },
+    Integer {
+        unsigned: bool,
+    },
     /// A number, rounded; out of its range is an error.
     Number(NumberType),
     Date,
-    DateTime { fsp: u8 },
-    Timestamp { fsp: u8 },
-    Time { fsp: u8 },
+    DateTime {
+        fsp: u8,
+    },
+    Timestamp {
+        fsp: u8,
+    },
+    Time {
+        fsp: u8,
+    },
     Year,
 }
 
@@ -74,7 +87,9 @@ impl Conversion {
                 rounded.map(Value::DateTime).ok_or_else(|| Failure::out_of_range("DATETIME"))
             }
             Conversion::Timestamp { fsp } => match value {
-                Value::Timestamp(v) => Ok(Value::Timestamp(Timestamp { micros: round_micros(v.micros, fsp) })),
+                Value::Timestamp(v) => {
+                    Ok(Value::Timestamp(Timestamp { micros: round_micros(v.micros, fsp) }))
+                }
                 other => Err(Failure::unexpected(&other, "a TIMESTAMP")),
             },
             Conversion::Time { fsp } => {
@@ -186,7 +201,9 @@ fn to_integer(value: &Value<'_>, unsigned: bool) -> Result<Value<'static>, Failu
             let v = rounded.ok_or_else(|| Failure::out_of_range("DATETIME"))?;
             return to_number(&Value::DateTime(v))?.store(ty);
         }
-        Value::Time(v) => return to_number(&Value::Time(Time { micros: round_micros(v.micros, 0) }))?.store(ty),
+        Value::Time(v) => {
+            return to_number(&Value::Time(Time { micros: round_micros(v.micros, 0) }))?.store(ty);
+        }
         other => {
             let number = to_number(other)?;
             if let (Number::Decimal(v), Value::Text(_)) = (&number, other)
@@ -230,7 +247,9 @@ fn to_time(value: &Value<'_>) -> Result<Time, Failure> {
 /// Two digits are 1970 to 2069; 0 is the year 0 (MySQL manual 13.2.4).
 fn to_year(value: &Value<'_>) -> Result<Value<'static>, Failure> {
     let year = match value {
-        Value::Date(_) | Value::DateTime(_) | Value::Timestamp(_) => i128::from(datetime_of(value)?.date.year),
+        Value::Date(_) | Value::DateTime(_) | Value::Timestamp(_) => {
+            i128::from(datetime_of(value)?.date.year)
+        }
         Value::Year(v) => return Ok(Value::Year(*v)),
         other => to_number(other)?.to_whole().unwrap_or(-1),
     };

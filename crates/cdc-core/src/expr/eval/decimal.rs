@@ -136,7 +136,8 @@ impl Decimal {
             return None;
         }
         let mut mantissa = if whole.len() + fraction.len() <= 38 {
-            let small = whole.bytes().chain(fraction.bytes()).fold(0i128, |v, b| v * 10 + i128::from(b - b'0'));
+            let small =
+                whole.bytes().chain(fraction.bytes()).fold(0i128, |v, b| v * 10 + i128::from(b - b'0'));
             Small(small)
         } else {
             Mantissa::from_big(BigInt::parse_bytes(format!("{whole}{fraction}").as_bytes(), 10)?)
@@ -170,7 +171,11 @@ impl Decimal {
                 let scale = u32::try_from(-exponent).ok()?;
                 let scaled = Decimal { mantissa: self.mantissa, scale };
                 Some(if scale > MAX_PARSED_SCALE {
-                    if scale > 2000 { Decimal::from_int(0) } else { scaled.round(MAX_PARSED_SCALE, Rounding::HalfAway) }
+                    if scale > 2000 {
+                        Decimal::from_int(0)
+                    } else {
+                        scaled.round(MAX_PARSED_SCALE, Rounding::HalfAway)
+                    }
                 } else {
                     scaled
                 })
@@ -272,7 +277,8 @@ impl Decimal {
         }
         // one digit more than asked for, and whether anything is behind it: a tie is a tie only if not
         let up = scale + 1 + other.scale;
-        let n = if up >= self.scale { self.mantissa.shift_left(up - self.scale) } else { self.mantissa.clone() };
+        let n =
+            if up >= self.scale { self.mantissa.shift_left(up - self.scale) } else { self.mantissa.clone() };
         let d = if up >= self.scale {
             other.mantissa.clone()
         } else {
@@ -374,9 +380,14 @@ mod tests {
 
     #[test]
     fn texts_come_back_in_canonical_form() {
-        for (text, canonical) in
-            [("1.50", "1.50"), ("-0.0", "0.0"), ("+07", "7"), (".5", "0.5"), ("1.5e3", "1500"), ("15e-3", "0.015")]
-        {
+        for (text, canonical) in [
+            ("1.50", "1.50"),
+            ("-0.0", "0.0"),
+            ("+07", "7"),
+            (".5", "0.5"),
+            ("1.5e3", "1500"),
+            ("15e-3", "0.015"),
+        ] {
             assert_eq!(d(text).to_text(), canonical);
         }
         let nines = "9".repeat(65);
@@ -398,7 +409,9 @@ mod tests {
         assert_eq!(d(product).divide(&a, 0).unwrap(), a);
         assert_eq!(d("-7.5").remainder(&d("2")).unwrap().to_text(), "-1.5");
         assert_eq!(d("1").divide(&d("0.00"), 4), None);
-        for (text, scale, rounded) in [("2.5", 0, "3"), ("-2.5", 0, "-3"), ("1.005", 2, "1.01"), ("1.5", 3, "1.500")] {
+        for (text, scale, rounded) in
+            [("2.5", 0, "3"), ("-2.5", 0, "-3"), ("1.005", 2, "1.01"), ("1.5", 3, "1.500")]
+        {
             assert_eq!(d(text).round(scale, Rounding::HalfAway).to_text(), rounded);
         }
         assert_eq!(d("1250.5").round_whole(2, Rounding::HalfAway).to_text(), "1300");

@@ -1,8 +1,8 @@
 //! Numbers at run time: exact ones exactly, approximate ones as doubles, overflow as an error.
 
+use super::Failure;
 use super::decimal::{Decimal, Rounding};
 use super::types::{Class, ExprType};
-use super::Failure;
 use crate::codes;
 use crate::expr::BinaryOp;
 use crate::schema::ColumnType;

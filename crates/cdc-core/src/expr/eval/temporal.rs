@@ -217,7 +217,9 @@ mod tests {
         for (text, expect) in cases {
             assert_eq!(parse_datetime(text).map(|(v, _)| v.to_text(6)).as_deref(), Some(expect), "{text}");
         }
-        for text in ["", "x", "2026-02-31", "2026-13-01", "2026-01-01 24:00:00", "2026-01-01x", "é", "2026-01-01 1é"] {
+        for text in
+            ["", "x", "2026-02-31", "2026-13-01", "2026-01-01 24:00:00", "2026-01-01x", "é", "2026-01-01 1é"]
+        {
             assert_eq!(parse_datetime(text), None, "{text}");
         }
     }

@@ -185,9 +185,9 @@ impl ExprType {
     /// Digits of fraction of a temporal type.
     pub(crate) fn fsp(&self) -> u8 {
         match &self.ty {
-            Some(
-                ColumnType::Time { fsp } | ColumnType::DateTime { fsp } | ColumnType::Timestamp { fsp },
-            ) => *fsp,
+            Some(ColumnType::Time { fsp } | ColumnType::DateTime { fsp } | ColumnType::Timestamp { fsp }) => {
+                *fsp
+            }
             _ => 0,
         }
     }
@@ -211,7 +211,9 @@ impl ExprType {
         let Some(ty) = &self.ty else { return 0 };
         let fraction = |fsp: u8| if fsp > 0 { u64::from(fsp) + 1 } else { 0 };
         match ty {
-            ColumnType::Int { width, unsigned } => u64::from(int_digits(*width, *unsigned)) + u64::from(!*unsigned),
+            ColumnType::Int { width, unsigned } => {
+                u64::from(int_digits(*width, *unsigned)) + u64::from(!*unsigned)
+            }
             ColumnType::Decimal { precision, scale, .. } => {
                 u64::from(*precision) + 1 + u64::from(*scale > 0) + u64::from(precision == scale)
             }
@@ -345,7 +347,8 @@ pub(crate) fn unify(types: &[&ExprType]) -> Result<ExprType, (ExprType, ExprType
     let mut result = ExprType::null();
     for ty in types {
         let nullable = result.nullable || ty.nullable;
-        result = unify_two(&result, ty).ok_or_else(|| (result.clone(), (*ty).clone()))?.with_nullable(nullable);
+        result =
+            unify_two(&result, ty).ok_or_else(|| (result.clone(), (*ty).clone()))?.with_nullable(nullable);
     }
     // the empty start must not make it nullable
     let nullable = types.iter().any(|t| t.nullable);
@@ -384,7 +387,9 @@ fn unify_two(a: &ExprType, b: &ExprType) -> Option<ExprType> {
         (Class::Geometry, Class::Geometry) => {
             Some(ExprType::new(ColumnType::Geometry { kind: "geometry".into(), srid: None }, false))
         }
-        (Class::Vector, Class::Vector) => Some(if a.text_length() >= b.text_length() { a } else { b }.clone()),
+        (Class::Vector, Class::Vector) => {
+            Some(if a.text_length() >= b.text_length() { a } else { b }.clone())
+        }
         _ => None,
     }
 }
@@ -475,7 +480,8 @@ mod tests {
     /// What `create table .. select coalesce(a, b)` makes on 9.7.
     #[test]
     fn types_are_united_as_the_server_unites_them() {
-        let decimal = |p, s| ExprType::new(ColumnType::Decimal { precision: p, scale: s, unsigned: false }, false);
+        let decimal =
+            |p, s| ExprType::new(ColumnType::Decimal { precision: p, scale: s, unsigned: false }, false);
         let datetime = |fsp| ExprType::new(ColumnType::DateTime { fsp }, false);
         let varchar = |n| ExprType::text(n, Charset::utf8mb4(), Coercibility::Implicit, false);
         let cases = [

@@ -26,10 +26,10 @@ mod level {
 
 /// Words that would not be read as a name where a name is meant.
 const WORDS: &[&str] = &[
-    "and", "as", "between", "by", "case", "cast", "collate", "distinct", "div", "drop", "else", "end", "escape", "except",
-    "extend", "false", "from", "full", "group", "in", "is", "join", "key", "left", "like", "meta", "mod", "not",
-    "null", "on", "or", "per", "rename", "right", "select", "then", "top", "true", "union", "when", "where",
-    "with", "xor",
+    "and", "as", "between", "by", "case", "cast", "collate", "distinct", "div", "drop", "else", "end",
+    "escape", "except", "extend", "false", "from", "full", "group", "in", "is", "join", "key", "left",
+    "like", "meta", "mod", "not", "null", "on", "or", "per", "rename", "right", "select", "then", "top",
+    "true", "union", "when", "where", "with", "xor",
 ];
 
 /// A name as it is written: bare where it can be, else in backticks.

@@ -32,9 +32,8 @@ impl Stage {
             return Err(shape.errors);
         }
         let registers: Vec<usize> = shape.columns.iter().map(|c| c.register).collect();
-        let key: Option<Vec<usize>> = input
-            .key()
-            .and_then(|key| key.iter().map(|k| registers.iter().position(|r| r == k)).collect());
+        let key: Option<Vec<usize>> =
+            input.key().and_then(|key| key.iter().map(|k| registers.iter().position(|r| r == k)).collect());
         let output = TableSchema {
             id: input.id.clone(),
             version: input.version,
@@ -45,7 +44,8 @@ impl Stage {
             comment: input.comment.clone(),
         };
         Ok(Stage {
-            same_row: registers.len() == input.columns.len() && registers.iter().enumerate().all(|(i, r)| i == *r),
+            same_row: registers.len() == input.columns.len()
+                && registers.iter().enumerate().all(|(i, r)| i == *r),
             input: input.clone(),
             output: Arc::new(output),
             steps: shape.steps,
