@@ -8,10 +8,10 @@ pub use sink::{SinkBatch, SinkPort};
 pub use source::SourcePort;
 
 use crate::record::{Record, Routed};
+use cdc_core::Error;
 use cdc_core::connector::Delivery;
 use cdc_core::plan::Plan;
 use cdc_core::tick::Tick;
-use cdc_core::Error;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,8 +82,7 @@ pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> ProbeH
                 routed.entry(&sink.name).or_default().push(ends.clone());
             }
             for (index, plan_flow) in plan.flows.iter().enumerate().filter(|(_, f)| f.source == source.name) {
-                let stream =
-                    flow::flow(spread.clone(), plan, index, scope.peers(), &ports.failure);
+                let stream = flow::flow(spread.clone(), plan, index, scope.peers(), &ports.failure);
                 routed.entry(&plan_flow.sink).or_default().push(stream);
             }
         }

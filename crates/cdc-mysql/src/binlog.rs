@@ -443,8 +443,11 @@ impl LogReader {
                 .help("give each source and each pipeline a server_id of its own");
             }
             if e.code == 1236 {
-                return Error::definite(codes::LOG_POSITION, format!("the server refuses our position: {}", e.message))
-                    .note(format!("we stand at {}", self.position()));
+                return Error::definite(
+                    codes::LOG_POSITION,
+                    format!("the server refuses our position: {}", e.message),
+                )
+                .note(format!("we stand at {}", self.position()));
             }
         }
         query_error(error, "reading the log")
@@ -458,9 +461,9 @@ impl LogReader {
     }
 
     fn corrupt(&self, what: impl std::fmt::Display) -> Error {
-        Error::definite(codes::LOG_CORRUPT, format!("corrupt log event: {what}"))
-            .note(self.here())
-            .help("check the server's disk; mysqlbinlog --verify-binlog-checksum shows whether its file is damaged")
+        Error::definite(codes::LOG_CORRUPT, format!("corrupt log event: {what}")).note(self.here()).help(
+            "check the server's disk; mysqlbinlog --verify-binlog-checksum shows whether its file is damaged",
+        )
     }
 
     fn handle(&mut self, event: &Event) -> Result<()> {
@@ -576,8 +579,11 @@ impl LogReader {
     }
 
     fn not_built(&self, what: &str) -> Error {
-        Error::definite(codes::FEATURE_NOT_YET, format!("the log holds {what}, which this version does not follow"))
-            .note(self.here())
+        Error::definite(
+            codes::FEATURE_NOT_YET,
+            format!("the log holds {what}, which this version does not follow"),
+        )
+        .note(self.here())
     }
 
     /// `log_pos` is the low 32 bits of the event's end; files grow beyond that.
@@ -610,7 +616,10 @@ impl LogReader {
         if self.rows_to_skip > t.rows {
             return Err(Error::definite(
                 codes::LOG_POSITION,
-                format!("transaction {} has {} row changes, {} of them were read before", t.gtid, t.rows, self.rows_to_skip),
+                format!(
+                    "transaction {} has {} row changes, {} of them were read before",
+                    t.gtid, t.rows, self.rows_to_skip
+                ),
             )
             .note("the captured tables are not those of the run that left this position"));
         }
@@ -636,7 +645,9 @@ impl LogReader {
         }
         if query.text == "ROLLBACK" {
             if transaction.rows > 0 && !skipping {
-                return Err(self.not_built("a transaction that was rolled back behind changes of a non-transactional table"));
+                return Err(self.not_built(
+                    "a transaction that was rolled back behind changes of a non-transactional table",
+                ));
             }
             return self.commit();
         }
@@ -657,7 +668,10 @@ impl LogReader {
         if word.starts_with("XA ROLLBACK") {
             return self.commit();
         }
-        if word.starts_with("SAVEPOINT") || word.starts_with("ROLLBACK TO") || word.starts_with("RELEASE SAVE") {
+        if word.starts_with("SAVEPOINT")
+            || word.starts_with("ROLLBACK TO")
+            || word.starts_with("RELEASE SAVE")
+        {
             return Ok(());
         }
         // A statement. CREATE TABLE .. SELECT goes on with rows; any other DDL outside BEGIN is a whole transaction.
@@ -675,7 +689,11 @@ impl LogReader {
         let context = query.context(self.version);
         let quote = |text: &str| {
             let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            if text.chars().count() <= 400 { text } else { text.chars().take(400).collect::<String>() + " .." }
+            if text.chars().count() <= 400 {
+                text
+            } else {
+                text.chars().take(400).collect::<String>() + " .."
+            }
         };
         match ddl::parse(query.text, &context, &self.structures) {
             ddl::Outcome::Changes { changes, facts } => {
@@ -748,7 +766,9 @@ impl LogReader {
                 )
                 .note(self.here())
                 .note(format!("the statement: {}", query.text))
-                .help("copy the table anew: stop, remove the state folder and the target's tables, start again"));
+                .help(
+                    "copy the table anew: stop, remove the state folder and the target's tables, start again",
+                ));
             }
             match groups.iter_mut().find(|(t, _)| *t == table) {
                 Some((_, group)) => group.push(change),
@@ -757,7 +777,9 @@ impl LogReader {
         }
         for (table, changes) in groups {
             let before = self.structures.get(&table).cloned();
-            self.structures.apply(&changes).map_err(|e| e.note(self.here()).note(format!("the statement: {}", query.text)))?;
+            self.structures
+                .apply(&changes)
+                .map_err(|e| e.note(self.here()).note(format!("the statement: {}", query.text)))?;
             let now = changes
                 .iter()
                 .rev()

@@ -251,8 +251,14 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
     let mut discovery = Discovery::default();
     for pattern in config.tables.unmatched(&all) {
         discovery.notices.push(
-            Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, format!("\"{pattern}\" matches no table of the server"))
-                .help(format!("check its spelling, and that account \"{}\" may see the table: GRANT SELECT", config.user)),
+            Diagnostic::warning(
+                codes::PATTERN_MATCHES_NOTHING,
+                format!("\"{pattern}\" matches no table of the server"),
+            )
+            .help(format!(
+                "check its spelling, and that account \"{}\" may see the table: GRANT SELECT",
+                config.user
+            )),
         );
     }
     let captured: Vec<TableId> = all.iter().filter(|t| config.tables.contains(t)).cloned().collect();
@@ -299,19 +305,26 @@ async fn structure_of(
     context: &ddl::Context<'_>,
     known: &TableStructures,
 ) -> Result<Option<ddl::Definition>> {
-    let sql = format!("SHOW CREATE TABLE {}.{}", chunk::quote_name(&table.database), chunk::quote_name(&table.table));
+    let sql = format!(
+        "SHOW CREATE TABLE {}.{}",
+        chunk::quote_name(&table.database),
+        chunk::quote_name(&table.table)
+    );
     let row: Option<mysql_async::Row> = match conn.query_first(sql).await {
         Ok(row) => row,
         Err(e) if matches!(server_code(&e), Some(1146 | 1049)) => return Ok(None),
         Err(e) => {
-            return Err(query_error(e, &format!("reading the structure of table \"{table}\""))
-                .help(format!("GRANT SELECT ON {}.* TO the source's account", chunk::quote_name(&table.database))));
+            return Err(query_error(e, &format!("reading the structure of table \"{table}\"")).help(
+                format!("GRANT SELECT ON {}.* TO the source's account", chunk::quote_name(&table.database)),
+            ));
         }
     };
     let text: Option<Vec<u8>> = row.and_then(|r| r.get(1));
-    let text = text.ok_or_else(|| Error::definite(codes::SERVER_ERROR, format!("no structure given for \"{table}\"")))?;
-    let text = String::from_utf8(text)
-        .map_err(|_| Error::definite(codes::DDL_NOT_UNDERSTOOD, format!("structure of \"{table}\" is not UTF-8 text")))?;
+    let text = text
+        .ok_or_else(|| Error::definite(codes::SERVER_ERROR, format!("no structure given for \"{table}\"")))?;
+    let text = String::from_utf8(text).map_err(|_| {
+        Error::definite(codes::DDL_NOT_UNDERSTOOD, format!("structure of \"{table}\" is not UTF-8 text"))
+    })?;
     let mut definition = ddl::parse_definition(&text, &context.clone().in_database(&table.database), known)?;
     definition.schema.id = table.clone();
     Ok(Some(definition))
@@ -332,8 +345,11 @@ impl Capture {
         loop {
             attempts += 1;
             if attempts > 20 {
-                return Err(Error::definite(codes::STRUCTURE_MOVED, "tables kept changing while their structures were read")
-                    .help("start again when no ALTER TABLE runs"));
+                return Err(Error::definite(
+                    codes::STRUCTURE_MOVED,
+                    "tables kept changing while their structures were read",
+                )
+                .help("start again when no ALTER TABLE runs"));
             }
             let executed = chunk::executed(&mut conn).await?;
             let written = chunk::written_end(&mut conn).await?;
@@ -342,7 +358,9 @@ impl Capture {
             let copy = matches!(config.start, StartMode::Initial | StartMode::Snapshot);
             let log = match &config.start {
                 StartMode::Initial | StartMode::Snapshot | StartMode::Latest => {
-                    let Some(passed) = scan(&config, &executed, &written, &after, &structures).await? else { continue };
+                    let Some(passed) = scan(&config, &executed, &written, &after, &structures).await? else {
+                        continue;
+                    };
                     // what begins before the written end was given out and forgotten; a start at the latest
                     // position gives out what commits from now on
                     let mut gtids = executed;
@@ -371,7 +389,11 @@ impl Capture {
                     LogReader::new(config.clone(), &position, structures)?
                 }
             };
-            let copying = if copy { discovery.tables.iter().map(|t| (t.id.clone(), None)).collect() } else { Vec::new() };
+            let copying = if copy {
+                discovery.tables.iter().map(|t| (t.id.clone(), None)).collect()
+            } else {
+                Vec::new()
+            };
             let mut capture = Capture::assemble(config, server.uuid, log, copying)?;
             capture.out.extend(discovery.notices.into_iter().map(CaptureItem::Notice));
             if !copy {
@@ -447,7 +469,11 @@ impl Capture {
             if let Some(state) = state {
                 copying.cut_to = state.cut_to.clone();
                 copying.cut = state.cut;
-                copying.open.extend(state.open.iter().map(|r| OpenChunk { range: r.clone(), key: None, running: None }));
+                copying.open.extend(state.open.iter().map(|r| OpenChunk {
+                    range: r.clone(),
+                    key: None,
+                    running: None,
+                }));
                 copying.open.extend(state.small.iter().map(|k| OpenChunk {
                     range: KeyRange::default(),
                     key: Some(k.clone()),
@@ -600,7 +626,8 @@ impl Capture {
                 && self.log.at_boundary()
                 && self.is_past_hold()
                 && self.highest.as_ref().is_none_or(|h| self.log.point().has_reached(h));
-            let want_splits = self.splits.is_some() && self.reading.len() + self.read.len() < self.in_flight_limit();
+            let want_splits =
+                self.splits.is_some() && self.reading.len() + self.read.len() < self.in_flight_limit();
             tokio::select! {
                 biased;
                 Some(message) = self.messages.1.recv() => self.handle_message(message)?,
@@ -682,8 +709,13 @@ impl Capture {
         if let Some(copying) = &mut table.copying {
             let key = chunk_key(after)?;
             if !same_key(&copying.key, &key) {
-                return Err(Error::definite(codes::KEY_CHANGED, format!("the key of table \"{}\" changed while it was being copied", after.id))
-                    .help("copy the table anew: stop, remove the state folder and the target's tables, start again"));
+                return Err(Error::definite(
+                    codes::KEY_CHANGED,
+                    format!("the key of table \"{}\" changed while it was being copied", after.id),
+                )
+                .help(
+                    "copy the table anew: stop, remove the state folder and the target's tables, start again",
+                ));
             }
             copying.extractor = KeyExtractor::new(after, &key.columns);
             copying.key = key;
@@ -773,7 +805,10 @@ impl Capture {
                     return Err(error);
                 }
                 let notice = error.diagnostic().clone();
-                self.out.push_back(CaptureItem::Notice(Diagnostic { severity: cdc_core::Severity::Warning, ..notice }));
+                self.out.push_back(CaptureItem::Notice(Diagnostic {
+                    severity: cdc_core::Severity::Warning,
+                    ..notice
+                }));
                 // the next one begins after a pause, without holding up the log
                 let wait = Duration::from_millis(100 * u64::from(self.split_failures.min(50)));
                 let (sender, receiver) = mpsc::channel(self.config.chunk_readers * 2);
@@ -887,7 +922,9 @@ impl Capture {
 
     fn chunk_failed(&mut self, table: &TableId, chunk: ChunkNumber, error: ChunkError) -> Result<()> {
         self.reconciler.drop_chunk(chunk);
-        let Some(copying) = self.tables.get_mut(table).and_then(|t| t.copying.as_mut()) else { return Ok(()) };
+        let Some(copying) = self.tables.get_mut(table).and_then(|t| t.copying.as_mut()) else {
+            return Ok(());
+        };
         if let Some(open) = copying.open.iter_mut().find(|o| o.running == Some(chunk)) {
             open.running = None;
         }
@@ -901,7 +938,10 @@ impl Capture {
             }
             ChunkError::Failed(error) if error.is_transient() => {
                 let notice = error.diagnostic().clone();
-                self.out.push_back(CaptureItem::Notice(Diagnostic { severity: cdc_core::Severity::Warning, ..notice }));
+                self.out.push_back(CaptureItem::Notice(Diagnostic {
+                    severity: cdc_core::Severity::Warning,
+                    ..notice
+                }));
             }
             ChunkError::Failed(error) => return Err(error.note(format!("table \"{table}\""))),
         }
@@ -957,7 +997,8 @@ impl Capture {
             return;
         };
         // the structure in force at the mend position must be the one it was selected with
-        let same = copying.key.schema.version == chunk.schema.version && copying.key.schema.id == chunk.schema.id;
+        let same =
+            copying.key.schema.version == chunk.schema.version && copying.key.schema.id == chunk.schema.id;
         let mended = if same {
             self.reconciler.mend(number, chunk.rows.rows)
         } else {
@@ -974,7 +1015,11 @@ impl Capture {
                 }
                 for key in again {
                     if !copying.open.iter().any(|o| o.key.as_ref() == Some(&key)) {
-                        copying.open.push(OpenChunk { range: KeyRange::default(), key: Some(key), running: None });
+                        copying.open.push(OpenChunk {
+                            range: KeyRange::default(),
+                            key: Some(key),
+                            running: None,
+                        });
                     }
                 }
                 table.rows += rows.len() as u64;
@@ -987,7 +1032,11 @@ impl Capture {
                     snapshot: true,
                 };
                 if !rows.is_empty() {
-                    self.out.push_back(CaptureItem::Chunk { schema: chunk.schema, origin: Arc::new(origin), rows });
+                    self.out.push_back(CaptureItem::Chunk {
+                        schema: chunk.schema,
+                        origin: Arc::new(origin),
+                        rows,
+                    });
                 }
             }
         }
@@ -1078,7 +1127,11 @@ fn dropped() -> ChunkError {
 }
 
 /// Asks for low watermarks until one is accepted; false if the chunk is not wanted any more.
-async fn low_watermark(conn: &mut Conn, chunk: ChunkNumber, messages: &mpsc::Sender<Message>) -> Result<bool> {
+async fn low_watermark(
+    conn: &mut Conn,
+    chunk: ChunkNumber,
+    messages: &mpsc::Sender<Message>,
+) -> Result<bool> {
     let mut wait = Duration::from_millis(1);
     loop {
         let low = chunk::executed(conn).await?;
@@ -1100,7 +1153,8 @@ async fn low_watermark(conn: &mut Conn, chunk: ChunkNumber, messages: &mpsc::Sen
 async fn oldest_log(conn: &mut Conn) -> Result<String> {
     let name: Option<String> = query_value(conn, "SHOW BINARY LOGS", "looking for the oldest log").await?;
     name.ok_or_else(|| {
-        Error::definite(codes::SETTING_WRONG, "the server has no binary log").help("start the server with --log-bin")
+        Error::definite(codes::SETTING_WRONG, "the server has no binary log")
+            .help("start the server with --log-bin")
     })
 }
 

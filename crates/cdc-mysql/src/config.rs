@@ -173,8 +173,10 @@ fn start_mode(options: &Options) -> Result<StartMode> {
         Some("snapshot") => Ok(StartMode::Snapshot),
         Some("latest") => Ok(StartMode::Latest),
         Some("earliest") => Ok(StartMode::Earliest),
-        Some(other) => Err(Error::definite(codes::OPTION_VALUE, format!("\"{other}\" is not a way to start"))
-            .help("initial, snapshot, latest, earliest, { timestamp = \"..\" } or { offset = \"..\" }")),
+        Some(other) => {
+            Err(Error::definite(codes::OPTION_VALUE, format!("\"{other}\" is not a way to start"))
+                .help("initial, snapshot, latest, earliest, { timestamp = \"..\" } or { offset = \"..\" }"))
+        }
     }
 }
 
@@ -195,7 +197,8 @@ fn parse_timestamp(text: &str) -> Option<i64> {
     let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
     let mut parts = day.split('-').map(str::parse::<u16>);
     let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
-    let (time, fraction) = time.trim_end_matches('Z').split_once('.').unwrap_or((time.trim_end_matches('Z'), ""));
+    let (time, fraction) =
+        time.trim_end_matches('Z').split_once('.').unwrap_or((time.trim_end_matches('Z'), ""));
     let mut parts = time.split(':').map(str::parse::<u8>);
     let (hour, minute) = (parts.next()?.ok()?, parts.next()?.ok()?);
     let second = parts.next().unwrap_or(Ok(0)).ok()?;
@@ -248,7 +251,15 @@ mod tests {
         assert_eq!(parse_url("mysql://db.example:3307").unwrap(), ("db.example".into(), 3307));
         assert_eq!(parse_url("mysql://[::1]:3307/").unwrap(), ("::1".into(), 3307));
         assert_eq!(parse_url("mysql://h").unwrap(), ("h".into(), 3306));
-        for bad in ["h:1", "mysql://", "mysql://h:x", "mysql://u:p@h", "mysql://h/db", "mysql://h:70000", "mysql://[::1"] {
+        for bad in [
+            "h:1",
+            "mysql://",
+            "mysql://h:x",
+            "mysql://u:p@h",
+            "mysql://h/db",
+            "mysql://h:70000",
+            "mysql://[::1",
+        ] {
             assert!(parse_url(bad).is_err(), "{bad}");
         }
     }
@@ -258,7 +269,10 @@ mod tests {
         assert_eq!(parse_timestamp("1970-01-01 00:00:01.5"), Some(1_500_000));
         assert_eq!(parse_timestamp("1970-01-02"), Some(86_400_000_000));
         assert_eq!(parse_timestamp("1970-02-30"), None);
-        assert_eq!(parse_offset("binlog.000002:1234").unwrap(), StartMode::File("binlog.000002".into(), 1234));
+        assert_eq!(
+            parse_offset("binlog.000002:1234").unwrap(),
+            StartMode::File("binlog.000002".into(), 1234)
+        );
         assert!(matches!(
             parse_offset("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5").unwrap(),
             StartMode::Gtids(_)

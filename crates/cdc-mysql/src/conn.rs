@@ -11,10 +11,8 @@ use mysql_async::{Conn, OptsBuilder};
 use std::time::Duration;
 
 /// What every session begins with. The time-outs let a server wait for us while our targets are slow.
-const SESSION: &[&str] = &[
-    "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', \
-     net_write_timeout = 3600, net_read_timeout = 3600",
-];
+const SESSION: &[&str] = &["SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', \
+     net_write_timeout = 3600, net_read_timeout = 3600"];
 
 /// Opens a connection.
 ///
@@ -99,7 +97,10 @@ pub(crate) async fn query_value<T: mysql_async::prelude::FromValue + Send + 'sta
     match row.and_then(|mut row| row.take::<mysql_async::Value, _>(0)) {
         None | Some(mysql_async::Value::NULL) => Ok(None),
         Some(value) => mysql_async::from_value_opt(value).map(Some).map_err(|e| {
-            Error::definite(codes::SERVER_ERROR, format!("unexpected answer of the server while {doing}: {e}"))
+            Error::definite(
+                codes::SERVER_ERROR,
+                format!("unexpected answer of the server while {doing}: {e}"),
+            )
         }),
     }
 }

@@ -24,7 +24,11 @@ pub fn descriptor() -> ConnectorDescriptor {
                     "\"database.table\" with * and ?, \"!\" in front to leave out, \"/regex/\" over database.table",
                 )
             },
-            option("schema", OptionKind::Path, "a file of CREATE TABLE statements, for check without a server"),
+            option(
+                "schema",
+                OptionKind::Path,
+                "a file of CREATE TABLE statements, for check without a server",
+            ),
             OptionDescriptor {
                 default: Some("5400"),
                 ..option(

@@ -177,7 +177,11 @@ impl GtidSet {
 }
 
 fn shorten(text: &str) -> String {
-    if text.chars().count() <= 80 { text.to_owned() } else { text.chars().take(80).collect::<String>() + ".." }
+    if text.chars().count() <= 80 {
+        text.to_owned()
+    } else {
+        text.chars().take(80).collect::<String>() + ".."
+    }
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
@@ -272,7 +276,9 @@ mod tests {
 
     #[test]
     fn text_round_trips_and_ranges_merge() {
-        for text in [format!("{A}:1-23:27"), format!("{A}:5,{B}:1-2"), format!("{A}:1-41:mytag:1:3-4"), String::new()] {
+        for text in
+            [format!("{A}:1-23:27"), format!("{A}:5,{B}:1-2"), format!("{A}:1-41:mytag:1:3-4"), String::new()]
+        {
             assert_eq!(set(&text).to_string(), text);
         }
         assert_eq!(set(&format!("{A}:1-3:4:6-7, {A}:5")).to_string(), format!("{A}:1-7"));

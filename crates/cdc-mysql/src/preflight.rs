@@ -76,11 +76,15 @@ pub async fn check(conn: &mut Conn, config: &Config) -> Result<(Server, Vec<Chec
         ));
     }
     let names = [
-        "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "gtid_mode", "server_uuid",
+        "log_bin",
+        "binlog_format",
+        "binlog_row_image",
+        "binlog_row_value_options",
+        "gtid_mode",
+        "server_uuid",
     ];
     let select = names.map(|n| format!("CAST(@@global.{n} AS CHAR)")).join(", ");
-    let row: Option<mysql_async::Row> =
-        conn.query_first(format!("SELECT {select}")).await.map_err(failed)?;
+    let row: Option<mysql_async::Row> = conn.query_first(format!("SELECT {select}")).await.map_err(failed)?;
     let row = row.ok_or_else(|| Error::definite(codes::SERVER_ERROR, "the server gave no settings"))?;
     let setting = |i: usize| row.get::<Option<String>, _>(i).flatten().unwrap_or_default();
     let mut checks = Vec::new();

@@ -140,7 +140,13 @@ fn run_on(
         }
     })?;
     let Some(mut capture) = capture else {
-        return Ok(Report { ended: Ended::Stopped, committed: 0, log_rows: 0, snapshot_rows: 0, summaries: Vec::new() });
+        return Ok(Report {
+            ended: Ended::Stopped,
+            committed: 0,
+            log_rows: 0,
+            snapshot_rows: 0,
+            summaries: Vec::new(),
+        });
     };
     let first = found.is_none();
     let base = found.unwrap_or_else(|| Checkpoint {
@@ -207,7 +213,8 @@ fn flow(
     let dir = Arc::new(Mutex::new(started.dir));
     let flows = Arc::new(plan.flows.clone());
     let mut committers = Vec::new();
-    let mut ends: Vec<(String, cdc_core::connector::Delivery, mpsc::Sender<ToCommitter>, Arc<SinkShared>)> = Vec::new();
+    let mut ends: Vec<(String, cdc_core::connector::Delivery, mpsc::Sender<ToCommitter>, Arc<SinkShared>)> =
+        Vec::new();
     for sink in started.open {
         let (to, inbox) = mpsc::channel();
         let shared = SinkShared::new(sink.resumed, failure.clone());
@@ -232,7 +239,11 @@ fn flow(
     let activator = Arc::new(Mutex::new(None));
     let (frontier, committed) = watch::channel::<Tick>(started.base.tick);
     // what only worker 0 gets
-    let source_end = Mutex::new(Some(SourceEnd { from: from_driver, activator: activator.clone(), failure: failure.clone() }));
+    let source_end = Mutex::new(Some(SourceEnd {
+        from: from_driver,
+        activator: activator.clone(),
+        failure: failure.clone(),
+    }));
     let frontier = Mutex::new(Some(frontier));
     let source_name = started.source.name.clone();
     let guards = {
@@ -358,7 +369,10 @@ fn only_source(plan: &Plan) -> Result<&SourcePlan> {
 fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for source in &plan.sources {
-        out.insert(format!("source {}: tables", source.name), format!("{:?}", source.options.list("tables").unwrap_or_default()));
+        out.insert(
+            format!("source {}: tables", source.name),
+            format!("{:?}", source.options.list("tables").unwrap_or_default()),
+        );
     }
     for flow in &plan.flows {
         out.insert(
@@ -373,7 +387,10 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     if checkpoint.pipeline != plan.name {
         return Err(Error::definite(
             codes::STATE_FOREIGN,
-            format!("the state folder belongs to pipeline \"{}\", this is \"{}\"", checkpoint.pipeline, plan.name),
+            format!(
+                "the state folder belongs to pipeline \"{}\", this is \"{}\"",
+                checkpoint.pipeline, plan.name
+            ),
         )
         .help("give each pipeline a state folder of its own: checkpoint = { dir = \"..\" } or --state"));
     }
@@ -386,7 +403,10 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     if differences.is_empty() {
         return Ok(());
     }
-    let mut error = Error::definite(codes::PIPELINE_CHANGED, "the pipeline changed in a way that cannot go on from its state");
+    let mut error = Error::definite(
+        codes::PIPELINE_CHANGED,
+        "the pipeline changed in a way that cannot go on from its state",
+    );
     for difference in differences {
         error = error.note(format!("changed: {difference}"));
     }
@@ -474,10 +494,14 @@ fn inspect(
         };
         let resumed = match sink.inspect(&identity)? {
             Some(_) if first => {
-                return Err(foreign("the target holds progress of this pipeline, and there is no state to go on from"));
+                return Err(foreign(
+                    "the target holds progress of this pipeline, and there is no state to go on from",
+                ));
             }
             Some(resume) if resume.job_id != base.job_id => {
-                return Err(foreign("the target holds progress of another run of this pipeline, with another state folder"));
+                return Err(foreign(
+                    "the target holds progress of another run of this pipeline, with another state folder",
+                ));
             }
             Some(resume) if resume.tick < base.tick => {
                 return Err(foreign(&format!(

@@ -252,7 +252,11 @@ impl Committer {
                 let work = pending.entry(tick).or_default();
                 work.rows += batch.changes.len();
                 work.guards.push(batch.guard);
-                work.batches.push(TargetBatch { table: batch.table, origins: batch.origins, changes: batch.changes });
+                work.batches.push(TargetBatch {
+                    table: batch.table,
+                    origins: batch.origins,
+                    changes: batch.changes,
+                });
             }
             ToCommitter::Schema(schema) => {
                 if schema.event.tick > self.resumed {
@@ -285,9 +289,11 @@ impl Committer {
         }
         let mut steps: Vec<(u64, Step)> = Vec::with_capacity(work.schema.len() + work.batches.len());
         steps.extend(work.schema.drain(..).map(|s| (s.ordinal, Step::Schema(s))));
-        steps.extend(work.batches.drain(..).map(|b| {
-            (b.changes.iter().map(|c| c.ordinal).min().unwrap_or(0), Step::Batch(b))
-        }));
+        steps.extend(
+            work.batches
+                .drain(..)
+                .map(|b| (b.changes.iter().map(|c| c.ordinal).min().unwrap_or(0), Step::Batch(b))),
+        );
         steps.sort_by_key(|(ordinal, _)| *ordinal);
         for (_, step) in steps {
             let batch = match step {
@@ -335,12 +341,18 @@ impl Committer {
     fn change(&mut self, work: &SchemaWork, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
         let Some(flow) = self.flows.get(work.flow) else { return Ok(()) };
         let place = |e: cdc_core::Error| {
-            e.note(format!("behind the statement: {}", work.event.statement))
-                .note(format!("at {}:{} {}", work.event.origin.file, work.event.origin.offset, work.event.origin.gtid))
+            e.note(format!("behind the statement: {}", work.event.statement)).note(format!(
+                "at {}:{} {}",
+                work.event.origin.file, work.event.origin.offset, work.event.origin.gtid
+            ))
         };
-        let changes =
-            cdc_schema::derivator::derive(flow, &work.event.changes, work.before.as_ref(), work.after.as_ref())
-                .map_err(place)?;
+        let changes = cdc_schema::derivator::derive(
+            flow,
+            &work.event.changes,
+            work.before.as_ref(),
+            work.after.as_ref(),
+        )
+        .map_err(place)?;
         for change in &changes {
             self.sink.apply(change).map_err(place)?;
         }
@@ -353,7 +365,11 @@ impl Committer {
             "schema change: {}; sink \"{}\": {}",
             done.join("; "),
             self.name,
-            if changes.is_empty() { "nothing to do".to_owned() } else { format!("{} applied", changes.len()) }
+            if changes.is_empty() {
+                "nothing to do".to_owned()
+            } else {
+                format!("{} applied", changes.len())
+            }
         ));
         Ok(())
     }
@@ -368,8 +384,11 @@ impl Committer {
         let mut wait = Duration::from_millis(50);
         let mut again = false;
         loop {
-            let result =
-                if again { self.rewrite(group, prepared).and_then(|()| act(self, prepared)) } else { act(self, prepared) };
+            let result = if again {
+                self.rewrite(group, prepared).and_then(|()| act(self, prepared))
+            } else {
+                act(self, prepared)
+            };
             match result {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_transient() && !group.lost && !self.shared.failure.is_set() => {

@@ -170,7 +170,8 @@ impl Driver {
         let mut moved = false;
         let mut ending: Option<Ended> = None;
         let mut give_up: Option<Instant> = None;
-        self.status.update(|s| s.phase = if self.capture.is_whole() { Phase::Streaming } else { Phase::Snapshot });
+        self.status
+            .update(|s| s.phase = if self.capture.is_whole() { Phase::Streaming } else { Phase::Snapshot });
         loop {
             if *self.stop.borrow() && ending.is_none() {
                 ending = Some(Ended::Stopped);
@@ -210,7 +211,8 @@ impl Driver {
                 last_tick = self.close(&mut open).await?;
                 moved = false;
                 last_closed = Instant::now();
-                let every = if self.capture.is_whole() { self.every } else { self.every.min(SNAPSHOT_CHECKPOINT) };
+                let every =
+                    if self.capture.is_whole() { self.every } else { self.every.min(SNAPSHOT_CHECKPOINT) };
                 if candidate.is_none() && last_checkpoint.elapsed() >= every {
                     candidate = Some((last_tick, self.capture.state()));
                 }
@@ -388,7 +390,11 @@ impl Driver {
         let permit: Arc<OwnedSemaphorePermit> = Arc::new(permit);
         self.send(Record::Rows {
             worker: 0,
-            batch: Arc::new(Batch { schema: builder.schema, origins: builder.origins, changes: builder.changes }),
+            batch: Arc::new(Batch {
+                schema: builder.schema,
+                origins: builder.origins,
+                changes: builder.changes,
+            }),
             guard: Guard(Some(permit)),
         });
         Ok(())

@@ -93,14 +93,19 @@ impl StateDir {
             Err(fs::TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 let _ = lock.read_to_string(&mut holder);
-                return Err(Error::definite(codes::STATE_LOCKED, "another run of this pipeline has the state folder")
-                    .note(format!("folder: {}", dir.display()))
-                    .note(format!("held by: {}", holder.trim()))
-                    .help("stop that run first, or give this one a state folder and a target of its own"));
+                return Err(Error::definite(
+                    codes::STATE_LOCKED,
+                    "another run of this pipeline has the state folder",
+                )
+                .note(format!("folder: {}", dir.display()))
+                .note(format!("held by: {}", holder.trim()))
+                .help("stop that run first, or give this one a state folder and a target of its own"));
             }
             Err(fs::TryLockError::Error(e)) => return Err(unusable(&path, "locking", &e)),
         }
-        lock.set_len(0).and_then(|()| lock.write_all(this_run().as_bytes())).map_err(|e| unusable(&path, "writing", &e))?;
+        lock.set_len(0)
+            .and_then(|()| lock.write_all(this_run().as_bytes()))
+            .map_err(|e| unusable(&path, "writing", &e))?;
         Ok(StateDir { dir: dir.to_owned(), _lock: lock, next: 1, bindings: None })
     }
 
@@ -132,8 +137,9 @@ impl StateDir {
             }
         }
         if any {
-            let mut error = Error::definite(codes::STATE_CORRUPT, "no checkpoint in the state folder is whole")
-                .note(format!("folder: {}", self.dir.display()));
+            let mut error =
+                Error::definite(codes::STATE_CORRUPT, "no checkpoint in the state folder is whole")
+                    .note(format!("folder: {}", self.dir.display()));
             for notice in notices {
                 error = error.note(notice.headline);
             }
@@ -166,8 +172,9 @@ impl StateDir {
     /// # Errors
     /// `STATE_UNREADABLE`: the checkpoint before still counts.
     pub fn save(&mut self, checkpoint: &Checkpoint) -> Result<()> {
-        let body = serde_json::to_vec(checkpoint)
-            .map_err(|e| Error::definite(codes::INTERNAL, format!("a checkpoint could not be encoded: {e}")))?;
+        let body = serde_json::to_vec(checkpoint).map_err(|e| {
+            Error::definite(codes::INTERNAL, format!("a checkpoint could not be encoded: {e}"))
+        })?;
         let path = self.dir.join(format!("checkpoint-{:08}", self.next));
         let partial = self.dir.join("checkpoint.partial");
         let write = || -> std::io::Result<()> {
@@ -233,7 +240,9 @@ impl StateDir {
     pub fn trim_bindings(&mut self) -> Result<()> {
         let path = self.dir.join("bindings");
         if let Some(file) = &mut self.bindings {
-            file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)).map(|_| ())).map_err(|e| unusable(&path, "writing", &e))?;
+            file.set_len(0)
+                .and_then(|()| file.seek(SeekFrom::Start(0)).map(|_| ()))
+                .map_err(|e| unusable(&path, "writing", &e))?;
         }
         Ok(())
     }
@@ -241,7 +250,10 @@ impl StateDir {
 
 fn read_checkpoint(path: &Path) -> Result<Checkpoint> {
     let torn = |why: &str| {
-        Error::definite(codes::STATE_CORRUPT, format!("checkpoint \"{}\" is not whole: {why}", path.display()))
+        Error::definite(
+            codes::STATE_CORRUPT,
+            format!("checkpoint \"{}\" is not whole: {why}", path.display()),
+        )
     };
     let bytes = fs::read(path).map_err(|e| unusable(path, "reading", &e))?;
     let end = bytes.iter().position(|&b| b == b'\n').ok_or_else(|| torn("it has no header"))?;
@@ -251,7 +263,10 @@ fn read_checkpoint(path: &Path) -> Result<Checkpoint> {
     if format.parse() != Ok(FORMAT) {
         return Err(Error::definite(
             codes::STATE_VERSION,
-            format!("checkpoint \"{}\" has format {format}, this version reads format {FORMAT}", path.display()),
+            format!(
+                "checkpoint \"{}\" has format {format}, this version reads format {FORMAT}",
+                path.display()
+            ),
         )
         .help("go on with the version of cdc that wrote it"));
     }

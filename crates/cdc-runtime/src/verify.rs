@@ -158,10 +158,11 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
         }
         for (target, feeds) in feeds {
             let name = format!("{}.{target}", sink.name);
-            let table = table(&mut conn, reader.as_mut(), &sink.name, &target, &feeds, options, &mut |rows| {
-                each(&name, rows);
-            })
-            .await?;
+            let table =
+                table(&mut conn, reader.as_mut(), &sink.name, &target, &feeds, options, &mut |rows| {
+                    each(&name, rows);
+                })
+                .await?;
             report.tables.push(table);
         }
     }
@@ -215,7 +216,8 @@ async fn table(
         }
     }
     while !suspects.is_empty() && Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(200).min(end.saturating_duration_since(Instant::now()))).await;
+        tokio::time::sleep(Duration::from_millis(200).min(end.saturating_duration_since(Instant::now())))
+            .await;
         look_again(conn, reader, feeds, &mut suspects).await?;
     }
     // a table of one feed tells the shape of all; there is at least one
@@ -227,12 +229,14 @@ async fn table(
     let mut extra = extra_keys(reader, &table, &expected)?;
     // what only the target has may be a row that was inserted at the source behind our reading
     while !extra.is_empty() && Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(300).min(end.saturating_duration_since(Instant::now()))).await;
+        tokio::time::sleep(Duration::from_millis(300).min(end.saturating_duration_since(Instant::now())))
+            .await;
         let mut now: HashSet<u64, foldhash::fast::FixedState> = HashSet::default();
         for feed in feeds {
             let mut lower: Option<Row> = None;
             loop {
-                let rows = read_page(conn, feed, &KeyRange { lower: lower.clone(), upper: None }, None).await?;
+                let rows =
+                    read_page(conn, feed, &KeyRange { lower: lower.clone(), upper: None }, None).await?;
                 let Some((last, _)) = rows.last() else { break };
                 lower = Some(last.clone());
                 let (_, outputs) = through(feed, rows)?;
@@ -312,7 +316,12 @@ fn extra_keys(
 }
 
 /// Rows with their source keys; a page of a range, or one key.
-async fn read_page(conn: &mut Conn, feed: &Feed, range: &KeyRange, key: Option<&Row>) -> Result<Vec<(Row, Row)>> {
+async fn read_page(
+    conn: &mut Conn,
+    feed: &Feed,
+    range: &KeyRange,
+    key: Option<&Row>,
+) -> Result<Vec<(Row, Row)>> {
     let list = feed.decoder.select_list();
     let sql = match key {
         Some(key) => format!("SELECT {list} {} WHERE {}", feed.key.from(), feed.key.equals(key)),
@@ -352,10 +361,7 @@ fn through(feed: &Feed, rows: Vec<(Row, Row)>) -> Result<(Vec<Row>, Vec<Row>)> {
 
 fn show_key(table: &TargetTable, row: &Row) -> String {
     let values: Vec<_> = row.iter().collect();
-    let parts: Vec<String> = table
-        .key
-        .iter()
-        .map(|&i| format!("{} = {}", table.schema.columns[i].name, values[i]))
-        .collect();
+    let parts: Vec<String> =
+        table.key.iter().map(|&i| format!("{} = {}", table.schema.columns[i].name, values[i])).collect();
     parts.join(", ")
 }

@@ -67,7 +67,8 @@ pub fn derive(
         match change {
             SchemaChange::TruncateTable { .. } => {
                 refuse(flow, "truncate_table", &name)?;
-                let wanted = mode == SchemaChangeMode::Evolve || flow.include.iter().any(|k| k == "truncate_table");
+                let wanted =
+                    mode == SchemaChangeMode::Evolve || flow.include.iter().any(|k| k == "truncate_table");
                 if wanted && applies(flow, "truncate_table") {
                     out.push(TargetSchemaChange::TruncateTable { table: name.clone() });
                 }
@@ -79,7 +80,10 @@ pub fn derive(
                 }
                 refuse(flow, "add_column", &name)?;
                 if applies(flow, "add_column") {
-                    out.push(TargetSchemaChange::AddColumn { table: name.clone(), column: for_target(mode, new) });
+                    out.push(TargetSchemaChange::AddColumn {
+                        table: name.clone(),
+                        column: for_target(mode, new),
+                    });
                 }
             }
             SchemaChange::RenameColumn { column, to, .. } => {
@@ -113,9 +117,13 @@ pub fn derive(
                     continue;
                 }
                 refuse(flow, "drop_column", &name)?;
-                let kept = mode == SchemaChangeMode::Lenient && !flow.include.iter().any(|k| k == "drop_column");
+                let kept =
+                    mode == SchemaChangeMode::Lenient && !flow.include.iter().any(|k| k == "drop_column");
                 if !kept && applies(flow, "drop_column") {
-                    out.push(TargetSchemaChange::DropColumn { table: name.clone(), column: column.to_string() });
+                    out.push(TargetSchemaChange::DropColumn {
+                        table: name.clone(),
+                        column: column.to_string(),
+                    });
                 }
             }
             SchemaChange::AlterColumnType { column, .. } => {
@@ -188,19 +196,25 @@ fn for_target(mode: SchemaChangeMode, column: &Column) -> Column {
 }
 
 fn applies(flow: &FlowPlan, kind: &str) -> bool {
-    (flow.include.is_empty() || flow.include.iter().any(|k| k == kind)) && !flow.exclude.iter().any(|k| k == kind)
+    (flow.include.is_empty() || flow.include.iter().any(|k| k == kind))
+        && !flow.exclude.iter().any(|k| k == kind)
 }
 
 fn refuse(flow: &FlowPlan, kind: &str, table: &str) -> Result<()> {
     match flow.on_schema_change {
         SchemaChangeMode::Exception if applies(flow, kind) => Err(Error::definite(
             codes::SCHEMA_CHANGE_REFUSED,
-            format!("schema change {kind} of target table \"{table}\" is refused: on_schema_change = exception"),
+            format!(
+                "schema change {kind} of target table \"{table}\" is refused: on_schema_change = exception"
+            ),
         )
         .help("set on_schema_change = lenient or evolve, or exclude = [..] this kind of change")),
         mode @ (SchemaChangeMode::Ignore | SchemaChangeMode::TryEvolve) => Err(Error::definite(
             codes::FEATURE_NOT_YET,
-            format!("schema change {kind} of target table \"{table}\": on_schema_change = {} is not built yet", mode.name()),
+            format!(
+                "schema change {kind} of target table \"{table}\": on_schema_change = {} is not built yet",
+                mode.name()
+            ),
         )
         .help("set on_schema_change = lenient or evolve")),
         _ => Ok(()),

@@ -12,7 +12,10 @@ use std::io::Write;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, user, table] = &arguments[..] else {
-        return Err("usage: tail_binlog mysql://HOST:PORT USER DATABASE.TABLE (the password is in CDC_PASSWORD)".into());
+        return Err(
+            "usage: tail_binlog mysql://HOST:PORT USER DATABASE.TABLE (the password is in CDC_PASSWORD)"
+                .into(),
+        );
     };
     let password = std::env::var("CDC_PASSWORD").ok();
     let mut config = Config::new(url, user, password.as_deref(), &[table.clone()])?;

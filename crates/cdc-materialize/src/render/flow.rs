@@ -21,18 +21,22 @@ use timely::dataflow::operators::generic::operator::Operator;
 
 /// Ends of ticks go past the flows to every sink.
 pub(crate) fn ends<'scope>(records: Records<'scope>, source: &str) -> Stream<'scope, Tick, Vec<Routed>> {
-    records.unary::<CapacityContainerBuilder<Vec<Routed>>, _, _, _>(Pipeline, &format!("ends[{source}]"), |_, _| {
-        move |input, output| {
-            input.for_each(|cap, data| {
-                let mut session = output.session(&cap);
-                for record in data.drain(..) {
-                    if let Record::End { tick, binding } = record {
-                        session.give(Routed::End { tick, binding });
+    records.unary::<CapacityContainerBuilder<Vec<Routed>>, _, _, _>(
+        Pipeline,
+        &format!("ends[{source}]"),
+        |_, _| {
+            move |input, output| {
+                input.for_each(|cap, data| {
+                    let mut session = output.session(&cap);
+                    for record in data.drain(..) {
+                        if let Record::End { tick, binding } = record {
+                            session.give(Routed::End { tick, binding });
+                        }
                     }
-                }
-            });
-        }
-    })
+                });
+            }
+        },
+    )
 }
 
 /// The chain of one flow.
@@ -190,9 +194,10 @@ fn route<'scope>(
                             if flow.ops.is_empty() && !flow.tables.matches(&batch.schema.id) {
                                 continue;
                             }
-                            let program =
-                                bound.get(&batch.schema, || BoundFlow::bind(&tail, &batch.schema).map_err(first));
-                            let result = program.and_then(|p| changes(p, &batch).map(|c| (p.target().clone(), c)));
+                            let program = bound
+                                .get(&batch.schema, || BoundFlow::bind(&tail, &batch.schema).map_err(first));
+                            let result =
+                                program.and_then(|p| changes(p, &batch).map(|c| (p.target().clone(), c)));
                             match result {
                                 Ok((table, changes)) => {
                                     let origins: Arc<[_]> = batch.origins.clone().into();
@@ -202,7 +207,10 @@ fn route<'scope>(
                                         parts.insert(worker, changes);
                                     } else {
                                         for change in changes {
-                                            parts.entry(worker_of(&change.key, peers)).or_default().push(change);
+                                            parts
+                                                .entry(worker_of(&change.key, peers))
+                                                .or_default()
+                                                .push(change);
                                         }
                                     }
                                     for (worker, changes) in parts {

@@ -196,7 +196,10 @@ fn hand_over(port: &mut dyn SinkPort, tick: Tick, rows: TickRows, delivery: Deli
                         let offset = into.origins.len() as u32;
                         into.origins = into.origins.iter().chain(batch.origins.iter()).cloned().collect();
                         into.changes.extend(
-                            batch.changes.into_iter().map(|c| TargetChange { origin: c.origin + offset, ..c }),
+                            batch
+                                .changes
+                                .into_iter()
+                                .map(|c| TargetChange { origin: c.origin + offset, ..c }),
                         );
                         into.guard.extend(batch.guard);
                     }

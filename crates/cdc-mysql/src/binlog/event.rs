@@ -6,9 +6,9 @@
 use crate::ddl;
 use crate::gtid::{Gtid, GtidSet, Origin};
 use cdc_core::{Charset, Error, Result, codes};
-use mysql_common::collations::{Collation, CollationId};
 use mysql_common::binlog::consts::BinlogChecksumAlg;
 use mysql_common::binlog::events::{Event, GtidEvent};
+use mysql_common::collations::{Collation, CollationId};
 use mysql_common::packets::{GnoInterval, Sid, Tag};
 use std::sync::Arc;
 
@@ -237,7 +237,8 @@ pub fn query(event: &Event) -> Parsed<Query<'_>> {
     // thread 4, seconds 4, length of the database's name 1, error 2, length of the status variables 2
     let database_len = usize::from(bytes::<1>(body, 8)?[0]);
     let status_len = usize::from(u16::from_le_bytes(bytes(body, 11)?));
-    let database = body.get(13 + status_len..13 + status_len + database_len).ok_or("its database is cut off")?;
+    let database =
+        body.get(13 + status_len..13 + status_len + database_len).ok_or("its database is cut off")?;
     let text = body.get(13 + status_len + database_len + 1..).ok_or("its text is cut off")?;
     let text = std::str::from_utf8(text).map_err(|_| "a statement that is not UTF-8 text".to_owned())?;
     let status = &body[13..13 + status_len];
@@ -261,24 +262,24 @@ fn read_status(mut rest: &[u8], query: &mut Query<'_>) {
     let u16_at = |b: &[u8], at: usize| b.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
     while let Some((&code, body)) = rest.split_first() {
         let n = match code {
-            0 => 4,                                                        // flags2
+            0 => 4, // flags2
             1 => {
                 if let Some(b) = body.first_chunk::<8>() {
                     query.sql_mode = u64::from_le_bytes(*b);
                 }
                 8
             }
-            2 => usize::from(body.first().copied().unwrap_or(0)) + 2,      // catalog with its NUL
-            3 => 4,                                                        // auto_increment
+            2 => usize::from(body.first().copied().unwrap_or(0)) + 2, // catalog with its NUL
+            3 => 4,                                                   // auto_increment
             4 => {
                 query.server_collation = u16_at(body, 4);
                 6
             }
-            5 | 6 => usize::from(body.first().copied().unwrap_or(0)) + 1,  // time zone, catalog
-            7 => 2,                                                        // lc_time_names
-            8 => 2,                                                        // the database's collation
-            9 => 8,                                                        // table_map_for_update
-            10 => 4,                                                       // master_data_written
+            5 | 6 => usize::from(body.first().copied().unwrap_or(0)) + 1, // time zone, catalog
+            7 => 2,                                                       // lc_time_names
+            8 => 2,                                                       // the database's collation
+            9 => 8,                                                       // table_map_for_update
+            10 => 4,                                                      // master_data_written
             11 => {
                 // invoker: user, host
                 let user = usize::from(body.first().copied().unwrap_or(0));
@@ -296,18 +297,18 @@ fn read_status(mut rest: &[u8], query: &mut Query<'_>) {
                 }
                 at
             }
-            13 => 3,                                                       // microseconds
+            13 => 3, // microseconds
             16 => {
                 query.explicit_timestamp = body.first().map(|&b| b != 0);
                 1
             }
-            17 => 8,                                                       // ddl_xid
+            17 => 8, // ddl_xid
             18 => {
                 query.utf8mb4_collation = u16_at(body, 0);
                 2
             }
-            19 => 1,                                                       // sql_require_primary_key
-            20 => 1,                                                       // default_table_encryption
+            19 => 1, // sql_require_primary_key
+            20 => 1, // default_table_encryption
             _ => return,
         };
         rest = body.get(n..).unwrap_or_default();

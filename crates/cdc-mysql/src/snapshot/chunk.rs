@@ -4,11 +4,11 @@
 //! (`a > x OR (a = x AND b > y)`): MySQL answers this form from the index; a row constructor `(a, b) > (x, y)`
 //! it does not (manual 10.2.1.22).
 
+use crate::binlog::LogPoint;
 use crate::config::{Config, Point};
 use crate::conn::{connect, query_error, query_value, server_code};
 use crate::decode::result::ResultDecoder;
 use crate::gtid::GtidSet;
-use crate::binlog::LogPoint;
 use cdc_core::{Error, Result, Row, RowBuilder, TableSchema, Value, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -111,10 +111,12 @@ pub fn quote_name(name: &str) -> String {
 /// A value as SQL text that the server reads back as the same value, whatever the connection's character set.
 /// ENUM and SET are given by number: their `>` against text and their ORDER BY differ.
 pub fn literal(value: &Value<'_>) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |mut out, b| {
-        let _ = write!(out, "{b:02X}");
-        out
-    });
+    let hex = |bytes: &[u8]| {
+        bytes.iter().fold(String::new(), |mut out, b| {
+            let _ = write!(out, "{b:02X}");
+            out
+        })
+    };
     match value {
         Value::Null | Value::Absent => "NULL".into(),
         Value::Int(v) => v.to_string(),
@@ -197,8 +199,9 @@ pub async fn open(config: &Config, server_uuid: &str) -> Result<Conn> {
 /// # Errors
 /// Those of the connection.
 pub async fn executed(conn: &mut Conn) -> Result<GtidSet> {
-    let text: String =
-        query_value(conn, "SELECT @@global.gtid_executed", "reading a low watermark").await?.unwrap_or_default();
+    let text: String = query_value(conn, "SELECT @@global.gtid_executed", "reading a low watermark")
+        .await?
+        .unwrap_or_default();
     GtidSet::parse(&text)
 }
 
@@ -211,9 +214,11 @@ pub async fn written_end(conn: &mut Conn) -> Result<LogPoint> {
     // SHOW MASTER STATUS is gone in 8.4, its successor came in 8.2
     let statement =
         if conn.server_version() >= (8, 2, 0) { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
-    let row: Option<mysql_async::Row> = conn.query_first(statement).await.map_err(|e| query_error(e, doing))?;
+    let row: Option<mysql_async::Row> =
+        conn.query_first(statement).await.map_err(|e| query_error(e, doing))?;
     let row = row.ok_or_else(|| {
-        Error::definite(codes::SETTING_WRONG, "the server writes no binary log").help("start the server with --log-bin")
+        Error::definite(codes::SETTING_WRONG, "the server writes no binary log")
+            .help("start the server with --log-bin")
     })?;
     let file: String = row.get(0).unwrap_or_default();
     let offset: u64 = row.get(1).unwrap_or_default();
@@ -240,7 +245,11 @@ pub fn select(job: &ChunkJob, decoder: &ResultDecoder) -> String {
 ///
 /// # Errors
 /// See [`ChunkError`].
-pub async fn read(conn: &mut Conn, config: &Config, job: &ChunkJob) -> std::result::Result<ChunkRows, ChunkError> {
+pub async fn read(
+    conn: &mut Conn,
+    config: &Config,
+    job: &ChunkJob,
+) -> std::result::Result<ChunkRows, ChunkError> {
     config.reach(Point::AfterLow, &job.table.schema.id);
     let decoder = ResultDecoder::new(&job.table.schema)?;
     let sql = select(job, &decoder);
@@ -262,7 +271,9 @@ pub async fn read(conn: &mut Conn, config: &Config, job: &ChunkJob) -> std::resu
     config.reach(Point::AfterHigh, &job.table.schema.id);
     let (rows, cut) = rows;
     let rest = cut
-        .then(|| rows.last().map(|(key, _)| KeyRange { lower: Some(key.clone()), upper: job.range.upper.clone() }))
+        .then(|| {
+            rows.last().map(|(key, _)| KeyRange { lower: Some(key.clone()), upper: job.range.upper.clone() })
+        })
         .flatten();
     Ok(ChunkRows { rows, high, rest })
 }
