@@ -26,8 +26,10 @@ pub enum ExprKind {
     Column(String),
     /// Metadata of the row.
     Meta(MetaField),
-    /// A constant. A secret one never appears in output.
+    /// A constant.
     Literal(Value<'static>),
+    /// A constant that came from the environment: never shown.
+    Secret(Secret),
     /// `- x`, `not x`, `~ x`.
     Unary(UnaryOp, Box<Expr>),
     /// `a + b` and the like.
@@ -94,6 +96,17 @@ pub enum ExprKind {
     Collate(Box<Expr>, String),
     /// A function, by its name in lower case.
     Call(String, Vec<Expr>),
+}
+
+/// A value that is never shown.
+#[derive(Clone, PartialEq)]
+pub struct Secret(pub Value<'static>);
+
+/// `***`.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// The types that `cast` knows (MySQL manual 14.10).

@@ -164,7 +164,7 @@ fn bare(mut expr: Expr) -> Expr {
     fn clear(e: &mut Expr) {
         e.span = 0..0;
         match &mut e.kind {
-            ExprKind::Column(_) | ExprKind::Meta(_) | ExprKind::Literal(_) => {}
+            ExprKind::Column(_) | ExprKind::Meta(_) | ExprKind::Secret(_) | ExprKind::Literal(_) => {}
             ExprKind::Unary(_, x)
             | ExprKind::Cast(x, _)
             | ExprKind::Collate(x, _)

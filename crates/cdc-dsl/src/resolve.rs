@@ -227,14 +227,14 @@ impl<'a> Scope<'a> {
         Resolved { value: None, secret: true }
     }
 
-    /// A value that is put into an expression.
-    pub fn lookup_constant(&mut self, name: &Name) -> Value<'static> {
+    /// A value that is put into an expression, and whether it is secret.
+    pub fn lookup_constant(&mut self, name: &Name) -> (Value<'static>, bool) {
         let resolved = self.lookup(name);
         let value = resolved.value.unwrap_or(Value::Null);
         if resolved.secret {
             self.secrets.push(plain_text(&value));
         }
-        value
+        (value, resolved.secret)
     }
 
     /// All reports, in which no secret value of an expression is shown: those who explain a constant do not

@@ -103,6 +103,14 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
+fn a_secret_in_an_expression_is_not_in_the_plan_as_it_is_shown() {
+    let text = whole("src.orders |> where status = ${CDC_PASSWORD} |> extend 'p-${CDC_PASSWORD}' as p => dw.a");
+    let plan = compile(&text).plan.unwrap();
+    let shown = format!("{plan:?}{}{}", cdc_core::plan::explain::to_text(&plan), cdc_core::plan::explain::to_json(&plan));
+    assert!(shown.contains("***") && !shown.contains("s3cr"), "{shown}");
+}
+
+#[test]
 fn parameters_are_values_never_text() {
     let text = whole("param w: text = \"x' or 1 = 1 -- \"\nsrc.orders |> where status = ${w} => dw.a");
     let plan = compile_with(&text, &[], false).plan.unwrap();

@@ -634,7 +634,7 @@ impl LogReader {
             return Err(self.corrupt("a statement outside a transaction"));
         }
         let skipping = self.skipping();
-        let word = query.text.get(..12).unwrap_or(&query.text).to_ascii_uppercase();
+        let word = query.text.get(..12).unwrap_or(query.text).to_ascii_uppercase();
         let Some(transaction) = self.transaction.as_mut() else { return Ok(()) };
         if query.text == "BEGIN" {
             transaction.begun = true;

@@ -176,6 +176,9 @@ struct ReadChunk {
 /// Entries of touched above which chunks in flight are given up, so that it can be swept.
 const TOUCHED_LIMIT: usize = 2_000_000;
 
+/// A chunk whose connection could not be opened is tried again after this pause.
+const RECONNECT: Duration = Duration::from_millis(500);
+
 /// A table that keeps answering "not as expected" although the log has been read past it is not followed.
 const MOVED_LIMIT: u32 = 20;
 
@@ -1096,28 +1099,26 @@ async fn read_chunk(
     job: ChunkJob,
     messages: mpsc::Sender<Message>,
 ) {
-    let mut backoff = Backoff { next: Backoff::FIRST };
-    let mut conn = conn;
-    let (result, conn) = loop {
-        let mut open = match conn.take() {
-            Some(conn) => conn,
-            None => match chunk::open(&config, &server_uuid).await {
-                Ok(conn) => conn,
-                Err(error) => {
-                    tokio::time::sleep(backoff.take()).await;
-                    break (Err(ChunkError::Failed(error)), None);
-                }
-            },
-        };
-        match low_watermark(&mut open, number, &messages).await {
-            Ok(true) => {}
-            Ok(false) => break (Err(dropped()), Some(open)),
-            Err(error) => break (Err(ChunkError::Failed(error)), None),
+    let opened = match conn {
+        Some(conn) => Ok(conn),
+        None => chunk::open(&config, &server_uuid).await,
+    };
+    let (result, conn) = match opened {
+        Ok(mut conn) => {
+            let result = match low_watermark(&mut conn, number, &messages).await {
+                Ok(true) => chunk::read(&mut conn, &config, &job).await,
+                Ok(false) => Err(dropped()),
+                Err(error) => Err(ChunkError::Failed(error)),
+            };
+            // a connection on which something failed is not used again
+            let keep = result.is_ok().then_some(conn);
+            (result, keep)
         }
-        let result = chunk::read(&mut open, &config, &job).await;
-        // a connection on which something failed is not used again
-        let keep = result.is_ok().then_some(open);
-        break (result, keep);
+        Err(error) => {
+            // the next try begins with the answer to this one
+            tokio::time::sleep(RECONNECT).await;
+            (Err(ChunkError::Failed(error)), None)
+        }
     };
     let _ = messages.send(Message::Done { chunk: number, result, conn }).await;
 }

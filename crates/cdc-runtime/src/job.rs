@@ -462,6 +462,9 @@ fn may_meet(flow: &FlowPlan, index: usize, other: usize) -> bool {
     index == other && flow.key.as_ref().is_some_and(|key| key.len() > 1)
 }
 
+/// The sinks, and the ticks that targets have beyond the checkpoint, ascending.
+type Inspected = (Vec<OpenSink>, VecDeque<(Tick, Position)>);
+
 /// Asks every target where it stands.
 fn inspect(
     sinks: Vec<(String, Box<dyn Sink>)>,
@@ -470,7 +473,7 @@ fn inspect(
     first: bool,
     dir: &StateDir,
     source: &str,
-) -> Result<(Vec<OpenSink>, VecDeque<(Tick, Position)>)> {
+) -> Result<Inspected> {
     let mut open = Vec::new();
     let mut cuts: BTreeMap<Tick, Position> = BTreeMap::new();
     let mut cut = |tick: Tick, binding: &cdc_core::position::Binding| {

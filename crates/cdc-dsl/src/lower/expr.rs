@@ -73,10 +73,14 @@ impl Lowering<'_, '_, '_> {
         let span = expr.span;
         match &expr.kind {
             ExprKind::Column { qualifier, name } => self.column(qualifier.as_ref(), name),
-            ExprKind::Param(name) => Some(Kind::Literal(self.scope.lookup_constant(name))),
+            ExprKind::Param(name) => Some(match self.scope.lookup_constant(name) {
+                (value, true) => Kind::Secret(cdc_core::expr::Secret(value)),
+                (value, false) => Kind::Literal(value),
+            }),
             ExprKind::Text(text) => {
                 let text = self.scope.resolve_text(text, &|s| s.to_owned());
-                Some(Kind::Literal(Value::Text(Cow::Owned(text.text))))
+                let value = Value::Text(Cow::Owned(text.text));
+                Some(if text.secret { Kind::Secret(cdc_core::expr::Secret(value)) } else { Kind::Literal(value) })
             }
             ExprKind::Number(text) => match literal::number(text) {
                 Ok(value) => Some(Kind::Literal(value)),

@@ -33,9 +33,9 @@ pub(crate) fn source<'scope>(
     name: &str,
     port: Option<Box<dyn SourcePort>>,
 ) -> Records<'scope> {
-    let for_wake = scope.clone();
+    let for_wake = *scope;
     source_operator::<_, CapacityContainerBuilder<Vec<Record>>, _, _>(
-        scope.clone(),
+        *scope,
         &format!("source[{name}]"),
         move |capability, info| {
             let mut port = port;

@@ -11,7 +11,7 @@ use super::{BoundExpr, Branch, Call, Comparison, Decimal, Env, Evaluator, Node, 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::event::{Op, Origin};
-use crate::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, UnaryOp};
+use crate::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, Secret, UnaryOp};
 use crate::function;
 use crate::schema::{Charset, ColumnType, TableId, TableSchema, same_name};
 use crate::value::Value;
@@ -119,7 +119,7 @@ impl<'s> Binder<'s> {
         match &expr.kind {
             ExprKind::Column(name) => self.column(name, span),
             ExprKind::Meta(field) => Some(meta(*field, span)),
-            ExprKind::Literal(value) => Some(literal(value, span)),
+            ExprKind::Literal(value) | ExprKind::Secret(Secret(value)) => Some(literal(value, span)),
             ExprKind::Unary(op, operand) => self.unary(*op, operand, span),
             ExprKind::Binary(BinaryOp::And | BinaryOp::Or, ..) => self.chain(expr),
             ExprKind::Binary(op, a, b) => self.binary(*op, a, b, span),

@@ -115,6 +115,7 @@ fn bare(f: &mut fmt::Formatter<'_>, expr: &Expr) -> fmt::Result {
         ExprKind::Column(column) => f.write_str(&name(column)),
         ExprKind::Meta(field) => write!(f, "meta.{}", field.name()),
         ExprKind::Literal(value) => literal(f, value),
+        ExprKind::Secret(_) => f.write_str("***"),
         ExprKind::Unary(op, operand) => {
             let (word, least) = match op {
                 UnaryOp::Not => ("not ", level::NOT),
