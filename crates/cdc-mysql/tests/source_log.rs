@@ -1,0 +1,287 @@
+//! The log against a real server: positions inside a transaction (acceptance cases 19, 20), start modes (21),
+//! and connections that break in the middle of a transaction.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use cdc_core::position::Position;
+use cdc_core::{TableId, Value, codes};
+use cdc_mysql::binlog::{LogItem, LogReader, RowChange};
+use cdc_mysql::capture::{Capture, discover};
+use cdc_mysql::config::{Config, StartMode};
+use cdc_mysql::gtid::GtidSet;
+use cdc_mysql::structure::TableStructures;
+use cdc_testkit::proxy::Proxy;
+use cdc_testkit::servers::Server;
+use common::{Copy, Writer, assert_all_equal, config, config_at, initial, server};
+use std::time::Duration;
+
+/// The changes of the log up to the end of the last of these transactions, and the position after each item.
+async fn read_to(
+    reader: &mut LogReader,
+    end: &GtidSet,
+    mut after: impl FnMut(&LogReader, usize),
+) -> Result<Vec<(TableId, RowChange)>> {
+    let mut all = Vec::new();
+    while !reader.gtids().contains_set(end) {
+        let item = tokio::time::timeout(Duration::from_secs(20), reader.next()).await.context("the log hangs")?;
+        match item {
+            Ok(LogItem::Rows { schema, changes, .. }) => {
+                all.extend(changes.into_iter().map(|change| (schema.id.clone(), change)));
+                ensure!(!reader.at_boundary(), "a boundary inside a transaction");
+            }
+            Ok(LogItem::Commit { .. }) => ensure!(reader.at_boundary(), "a commit is no boundary"),
+            Ok(_) => {}
+            Err(error) if error.is_transient() => {
+                let inside = reader.position().rows > 0;
+                reader.disconnect();
+                ensure!(reader.at_boundary() != inside, "a lost connection makes a boundary");
+            }
+            Err(error) => return Err(error.into()),
+        }
+        after(reader, all.len());
+    }
+    Ok(all)
+}
+
+async fn structures(config: &Config) -> Result<TableStructures> {
+    let mut conn = cdc_mysql::conn::connect(config).await?;
+    Ok(discover(&mut conn, config).await?.0)
+}
+
+fn executed(server: &Server) -> Result<GtidSet> {
+    // the client writes line ends inside a value as \n
+    Ok(GtidSet::parse(&server.sql("SELECT @@global.gtid_executed")?.replace("\\n", ""))?)
+}
+
+/// One transaction of several statements and tables, some of them not captured, between two others.
+fn transactions(database: &str, session: &str) -> String {
+    let pad = "x".repeat(3000);
+    format!(
+        "USE {database}; SET SESSION {session};
+         INSERT INTO a VALUES (1, '1', 0), (2, '2', 0), (3, '3', 0), (4, '4', 0), (5, '5', 0);
+         BEGIN;
+         INSERT INTO a VALUES (11, '{pad}', 0), (12, '{pad}', 0), (13, '{pad}', 0), (14, '{pad}', 0);
+         UPDATE a SET v = v + 1 WHERE id IN (1, 2, 3);
+         INSERT INTO other VALUES (1), (2), (3);
+         SAVEPOINT s; DELETE FROM a WHERE id = 5; ROLLBACK TO SAVEPOINT s;
+         INSERT INTO b VALUES (7, 7);
+         UPDATE a JOIN b ON b.id = 7 SET a.v = 70, b.v = 71 WHERE a.id <= 2;
+         DELETE FROM a WHERE id IN (3, 4);
+         UPDATE b SET id = 8 WHERE id = 7;
+         COMMIT;
+         INSERT INTO b VALUES (99, 1);
+         DELETE FROM a;"
+    )
+}
+
+async fn check_every_position(database: &str, session: &str) -> Result<()> {
+    let server = server();
+    server.sql(&format!(
+        "CREATE DATABASE {database}; USE {database}; CREATE TABLE a (id INT PRIMARY KEY, t VARCHAR(4000), v INT); \
+         CREATE TABLE b (id INT PRIMARY KEY, v INT); CREATE TABLE other (id INT PRIMARY KEY)"
+    ))?;
+    let config = config(server, &[&format!("{database}.*"), &format!("!{database}.other")]);
+    let structures = structures(&config).await?;
+    let reader = |position: &Position| LogReader::new(config.clone(), position, structures.clone());
+    let start = Position { gtids: executed(server)?.to_string().into(), ..Position::default() };
+    server.sql(&transactions(database, session))?;
+    let end = executed(server)?;
+    let mut positions = Vec::new();
+    let changes = read_to(&mut reader(&start)?, &end, |reader, given| positions.push((reader.position(), given))).await?;
+    let expected = 5 + 4 + 3 + 1 + 3 + 2 + 1 + 1 + 7;
+    ensure!(changes.len() == expected, "{} changes: {changes:?}", changes.len());
+    // the reader's own positions, and those between two rows of one event
+    let mut checked = 0;
+    for (at, (position, given)) in positions.iter().enumerate() {
+        let next = positions.get(at + 1).map_or(*given, |(_, next)| *next);
+        for more in 0..(next - given).max(1) {
+            let position = Position { rows: position.rows + more as u64, ..position.clone() };
+            let position: Position = serde_json::from_str(&serde_json::to_string(&position)?)?;
+            let rest = read_to(&mut reader(&position)?, &end, |_, _| {}).await?;
+            ensure!(rest == changes[given + more..], "from {position}: {} of {} changes", rest.len(), changes.len() - given - more);
+            checked += 1;
+        }
+    }
+    eprintln!("{database}: {checked} positions, {expected} changes each read on right");
+    // more rows than the transaction has: not the run that left this position
+    let (inside, _) = positions.iter().find(|(position, _)| position.rows > 0).context("a position inside")?;
+    let beyond = Position { rows: 1000, ..inside.clone() };
+    let error = read_to(&mut reader(&beyond)?, &end, |_, _| {}).await.err().context("no error")?;
+    ensure!(error.to_string().contains("row changes"), "{error}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_19_20_from_every_position_inside_a_transaction() -> Result<()> {
+    check_every_position("c19", "binlog_transaction_compression = OFF").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_20_28_from_every_position_inside_a_compressed_transaction() -> Result<()> {
+    check_every_position("c20", "binlog_transaction_compression = ON").await
+}
+
+/// The connection breaks behind every so many bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_19_a_log_that_breaks_anywhere_loses_and_doubles_nothing() -> Result<()> {
+    let server = server();
+    server.sql(
+        "CREATE DATABASE c19b; USE c19b; CREATE TABLE a (id INT PRIMARY KEY, t VARCHAR(4000), v INT); \
+         CREATE TABLE b (id INT PRIMARY KEY, v INT); CREATE TABLE other (id INT PRIMARY KEY)",
+    )?;
+    let proxy = Proxy::start(server.port())?;
+    let config = config_at(proxy.port(), &["c19b.*", "!c19b.other"]);
+    let structures = structures(&config).await?;
+    let start = Position { gtids: executed(server)?.to_string().into(), ..Position::default() };
+    server.sql(&transactions("c19b", "binlog_row_event_max_size = 8192").replace("SET SESSION binlog_row_event_max_size = 8192;", ""))?;
+    let end = executed(server)?;
+    let reader = || LogReader::new(config.clone(), &start, structures.clone());
+    let expected = read_to(&mut reader()?, &end, |_, _| {}).await?;
+    let mut cuts = 0;
+    for after in (0..24_000).step_by(600) {
+        let mut reader = reader()?;
+        reader.ensure_connected().await?;
+        proxy.cut_after(after);
+        let accepted = proxy.accepted();
+        let changes = read_to(&mut reader, &end, |_, _| {}).await?;
+        ensure!(changes == expected, "cut after {after} bytes: {} of {} changes", changes.len(), expected.len());
+        cuts += proxy.accepted() - accepted;
+        // what is left of the stroke must not hit the next round
+        proxy.cut_after(u32::MAX);
+    }
+    ensure!(cuts >= 10, "{cuts} connections were cut");
+    eprintln!("c19b: {cuts} cuts, {} changes each time", expected.len());
+    Ok(())
+}
+
+/// Snapshot and log with large transactions, while every connection is cut again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_19_a_capture_whose_connections_break_ends_equal() -> Result<()> {
+    let server = server();
+    let rows: Vec<String> = (0..500).map(|id| format!("({id}, REPEAT('x', 300), 0)")).collect();
+    server.sql(&format!(
+        "CREATE DATABASE c19c; USE c19c; CREATE TABLE t (id INT PRIMARY KEY, t VARCHAR(400), v INT); INSERT INTO t VALUES {}",
+        rows.join(", ")
+    ))?;
+    let proxy = Proxy::start(server.port())?;
+    let mut config = config_at(proxy.port(), &["c19c.t"]);
+    config.chunk_rows = 10;
+    common::dawdle(&mut config, Duration::from_millis(2));
+    let writer = Writer::start(server, |n| match n % 3 {
+        0 => format!("UPDATE c19c.t SET v = {n} WHERE id % 2 = 0"),
+        1 => format!("BEGIN; UPDATE c19c.t SET v = {n}; UPDATE c19c.t SET v = -v; COMMIT; DO SLEEP(0.05)"),
+        _ => format!("INSERT INTO c19c.t VALUES ({}, 'new', {n}); DELETE FROM c19c.t WHERE id = {}", 1000 + n, n),
+    })
+    .await?;
+    let mut capture = Capture::start(config).await?;
+    let mut copy = Copy::of(&capture);
+    let mut cuts = 0;
+    // a different number of bytes each time, so that it hits chunks, watermarks and the middle of transactions
+    while cuts < 20 || !capture.is_whole() {
+        proxy.cut_after(20_000 + 7919 * cuts % 60_000);
+        cuts += 1;
+        let told = copy.notices.len();
+        copy.run(&mut capture, |capture, copy| copy.notices.len() > told || (capture.is_whole() && cuts >= 20)).await?;
+        ensure!(cuts < 500, "no progress");
+    }
+    proxy.cut_after(u32::MAX);
+    let written = writer.end().await?;
+    copy.catch_up(&mut capture).await?;
+    eprintln!("c19c: {cuts} cuts, {written} writes, {} changes, {} notices", copy.log.len(), copy.notices.len());
+    assert_all_equal(server, &copy).await
+}
+
+/// The ids that a start mode gives out, as copied from a table of ids to which one is added each time.
+async fn ids_from(start: StartMode, write: impl FnOnce() -> Result<()>) -> Result<Vec<i64>> {
+    let mut config = config(server(), &["c21.t"]);
+    config.start = start;
+    let mut capture = Capture::start(config).await?;
+    let mut copy = Copy::of(&capture);
+    write()?;
+    copy.catch_up(&mut capture).await?;
+    ensure!(copy.chunks.is_empty(), "chunks were read");
+    let id = |change: &RowChange| match change.after.as_ref().map(|row| row.get(0).into_owned()) {
+        Some(Value::Int(id)) => id,
+        other => panic!("{other:?}"),
+    };
+    Ok(copy.log.iter().map(|(_, change)| id(change)).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_21_start_modes_give_what_is_at_or_after_them() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE c21; CREATE TABLE c21.t (id BIGINT PRIMARY KEY)")?;
+    // before each: file and byte, GTID set, time
+    let mut points = Vec::new();
+    for id in 0..6 {
+        let status = server.sql("SHOW BINARY LOG STATUS")?;
+        let mut fields = status.split('\t');
+        let file = fields.next().context("a file")?.to_owned();
+        let offset: u64 = fields.next().context("an offset")?.parse()?;
+        let now = server.sql("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")?;
+        points.push((file, offset, executed(server)?, now.trim().parse::<i64>()?));
+        server.sql(&format!("INSERT INTO c21.t VALUES ({id})"))?;
+        if id % 2 == 1 {
+            server.sql("FLUSH BINARY LOGS")?;
+        }
+    }
+    let nothing = || Ok(());
+    let all: Vec<i64> = (0..6).collect();
+    for (n, (file, offset, gtids, micros)) in points.iter().enumerate() {
+        let rest = &all[n..];
+        let modes = [
+            StartMode::File(file.clone(), *offset),
+            StartMode::Gtids(gtids.clone()),
+            StartMode::Timestamp(*micros),
+        ];
+        for mode in modes {
+            let given = ids_from(mode.clone(), nothing).await?;
+            ensure!(given == rest, "{mode:?}: {given:?}, not {rest:?}");
+        }
+    }
+    // a byte inside a transaction is behind its begin
+    let (file, offset, ..) = points[2].clone();
+    let inside = ids_from(StartMode::File(file, offset + 1), nothing).await?;
+    ensure!(inside == all[3..], "{inside:?}");
+    ensure!(ids_from(StartMode::Earliest, nothing).await? == all);
+    ensure!(ids_from(StartMode::Gtids(GtidSet::new()), nothing).await? == all);
+    ensure!(ids_from(StartMode::Latest, nothing).await?.is_empty());
+    let later = ids_from(StartMode::Latest, || Ok(server.sql("INSERT INTO c21.t VALUES (77)").map(drop)?)).await?;
+    ensure!(later == [77], "{later:?}");
+    // in the future: what is written now is before it
+    let future = StartMode::Timestamp(points[0].3 + 3_600_000_000);
+    let none = ids_from(future, || Ok(server.sql("INSERT INTO c21.t VALUES (78)").map(drop)?)).await?;
+    ensure!(none.is_empty(), "{none:?}");
+    // resumed: goes on from there, whatever the start was
+    let mut config = config(server, &["c21.t"]);
+    config.start = StartMode::Timestamp(points[3].3);
+    let mut capture = Capture::start(config.clone()).await?;
+    let mut copy = Copy::of(&capture);
+    copy.catch_up(&mut capture).await?;
+    let state = capture.state();
+    drop(capture);
+    server.sql("INSERT INTO c21.t VALUES (80), (81)")?;
+    let mut capture = Capture::resume(config, &state).await?;
+    copy.resume(&capture);
+    let before = copy.log.len();
+    copy.catch_up(&mut capture).await?;
+    ensure!(copy.log.len() == before + 2, "{:?}", &copy.log[before..]);
+    // and all of it together is the table
+    let (_, copy) = initial(common::config(server, &["c21.t"])).await?;
+    assert_all_equal(server, &copy).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_21_a_start_that_the_server_does_not_have_is_refused() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE c21b; CREATE TABLE c21b.t (id BIGINT PRIMARY KEY)")?;
+    let mut config = config(server, &["c21b.t"]);
+    config.start = StartMode::File("binlog.999999".into(), 4);
+    let error = Capture::start(config.clone()).await.err().context("no error")?;
+    ensure!(error.code() == codes::LOG_PURGED && error.to_string().contains("binlog.999999"), "{error}");
+    config.start = StartMode::Gtids(GtidSet::parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5")?);
+    let error = Capture::start(config).await.err().context("no error")?;
+    ensure!(error.code() == codes::SERVER_CHANGED, "{error}");
+    Ok(())
+}
