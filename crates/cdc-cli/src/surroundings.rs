@@ -64,10 +64,10 @@ impl Surroundings for PipelineFile {
         std::env::var(name).ok()
     }
 
-    fn schema_file(&self, path: &str) -> Result<Vec<TableSchema>, Vec<Diagnostic>> {
+    fn schema_file(&self, path: &str, database: Option<&str>) -> Result<Vec<TableSchema>, Vec<Diagnostic>> {
         let text = read_text(&self.base.join(path)).map_err(|e| vec![e.diagnostic().clone()])?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        parse_schema_text(text, None, &Context::mysql(SCHEMA_FILE_VERSION)).map_err(|diagnostics| {
+        parse_schema_text(text, database, &Context::mysql(SCHEMA_FILE_VERSION)).map_err(|diagnostics| {
             let in_file = |mut d: Diagnostic| {
                 // places in that file are none in the pipeline file
                 d.labels.clear();

@@ -93,11 +93,12 @@ pub trait Surroundings {
     /// A variable of the environment.
     fn environment(&self, name: &str) -> Option<String>;
 
-    /// The tables of the CREATE TABLE statements in a file named by a source's `schema` option.
+    /// The tables of the CREATE TABLE statements in a file named by a source's `schema` option. A table named
+    /// without a database is of `database`, the only one that the source's `tables` cover, if there is one.
     ///
     /// # Errors
     /// Diagnostics of the file, without places in the pipeline file.
-    fn schema_file(&self, path: &str) -> Result<Vec<TableSchema>, Vec<Diagnostic>>;
+    fn schema_file(&self, path: &str, database: Option<&str>) -> Result<Vec<TableSchema>, Vec<Diagnostic>>;
 }
 
 /// All that `compile` knows beside the text.

@@ -354,7 +354,8 @@ fn source(c: &Connection, span: Span, scope: &mut Scope<'_>) -> SourceInfo {
     }
     let schemas = options.text("schema").map(str::to_owned).and_then(|path| {
         let place = entry("schema").map_or(c.connector.span, |v| v.span);
-        schema_file(&path, place, scope)
+        let database = tables.as_ref().and_then(TableSet::only_database);
+        schema_file(&path, database, place, scope)
     });
     let schemas =
         schemas.map(|all| check::covered(&c.name.text, all, tables.as_ref(), entry("tables"), scope));
@@ -365,8 +366,8 @@ fn source(c: &Connection, span: Span, scope: &mut Scope<'_>) -> SourceInfo {
 
 /// The tables of a `schema` file. Its own diagnostics have no place in the pipeline file; they get the place
 /// of the option that names it.
-fn schema_file(path: &str, place: Span, scope: &mut Scope<'_>) -> Option<Vec<TableSchema>> {
-    match scope.catalog.surroundings.schema_file(path) {
+fn schema_file(path: &str, database: Option<&str>, place: Span, scope: &mut Scope<'_>) -> Option<Vec<TableSchema>> {
+    match scope.catalog.surroundings.schema_file(path, database) {
         Ok(tables) => Some(tables),
         Err(diagnostics) => {
             for d in diagnostics {

@@ -147,6 +147,8 @@ struct Transaction {
     begun: bool,
     /// Inside XA START .. XA END.
     xa: bool,
+    /// Its statement has changed the structures.
+    altered: bool,
 }
 
 /// The log of a server, from a position on.
@@ -161,6 +163,11 @@ pub struct LogReader {
     boundary: LogPoint,
     rows_given: u64,
     rows_to_skip: u64,
+    /// Something was given out of a transaction whose end was not.
+    inside: bool,
+    /// The incomplete transaction's statement has changed the structures, on a connection before this one
+    /// (CREATE TABLE .. SELECT is one transaction with its rows).
+    altered: bool,
     transaction: Option<Transaction>,
     maps: HashMap<u64, CachedMap, foldhash::fast::FixedState>,
     pending: VecDeque<LogItem>,
@@ -199,6 +206,8 @@ impl LogReader {
             point,
             rows_given: position.rows,
             rows_to_skip: position.rows,
+            inside: position.rows > 0,
+            altered: false,
             transaction: None,
             maps: HashMap::default(),
             pending: VecDeque::new(),
@@ -236,6 +245,8 @@ impl LogReader {
             point: start,
             rows_given: 0,
             rows_to_skip: 0,
+            inside: false,
+            altered: false,
             transaction: None,
             maps: HashMap::default(),
             pending: VecDeque::new(),
@@ -267,9 +278,9 @@ impl LogReader {
         &self.point
     }
 
-    /// True between transactions.
+    /// True between transactions. A connection lost in the middle of one makes no boundary.
     pub fn at_boundary(&self) -> bool {
-        self.transaction.is_none() && self.pending.is_empty()
+        self.transaction.is_none() && self.pending.is_empty() && !self.inside
     }
 
     /// The structures in force at the reader's position.
@@ -285,7 +296,7 @@ impl LogReader {
     /// Gives up the connection; the next call of `next` opens another.
     pub fn disconnect(&mut self) {
         self.stream = None;
-        self.transaction = None;
+        self.altered |= self.transaction.take().is_some_and(|t| t.altered);
         self.maps.clear();
         self.pending.clear();
         self.payload_left = 0;
@@ -415,14 +426,18 @@ impl LogReader {
     fn take_pending(&mut self) -> Option<LogItem> {
         let item = self.pending.pop_front()?;
         match &item {
-            LogItem::Rows { changes, .. } => self.rows_given += changes.len() as u64,
+            LogItem::Rows { changes, .. } => {
+                self.rows_given += changes.len() as u64;
+                self.inside = true;
+            }
             LogItem::Commit { gtid } => {
                 self.gtids.insert(gtid);
                 self.rows_given = 0;
+                self.inside = false;
                 self.boundary = self.point.clone();
             }
             LogItem::Moved => self.boundary = self.point.clone(),
-            LogItem::Schema { .. } => {}
+            LogItem::Schema { .. } => self.inside = true,
         }
         Some(item)
     }
@@ -527,7 +542,7 @@ impl LogReader {
                     snapshot: false,
                 };
                 self.transaction =
-                    Some(Transaction { gtid, origin: Arc::new(origin), rows: 0, begun: false, xa: false });
+                    Some(Transaction { gtid, origin: Arc::new(origin), rows: 0, begun: false, xa: false, altered: false });
             }
             kind::TRANSACTION_PAYLOAD => {
                 self.payload_left = event::payload_size(body).map_err(|w| self.corrupt(w))?;
@@ -535,7 +550,8 @@ impl LogReader {
             kind::QUERY => self.handle_query(event)?,
             kind::XID => self.commit()?,
             kind::XA_PREPARE => {
-                if body.first() != Some(&1) {
+                // one prepared before the start is told at its commit
+                if body.first() != Some(&1) && !self.skipping() {
                     return Err(self.not_built("an XA transaction in two phases"));
                 }
                 self.commit()?;
@@ -549,7 +565,8 @@ impl LogReader {
             | kind::DELETE_ROWS => self.handle_rows(header.kind, body)?,
             kind::PARTIAL_UPDATE_ROWS => {
                 let table = event::rows_table_id(body).map_err(|w| self.corrupt(w))?;
-                if !matches!(self.maps.get(&table), Some(CachedMap { mapped: Mapped::Ignored, .. })) {
+                let ignored = matches!(self.maps.get(&table), Some(CachedMap { mapped: Mapped::Ignored, .. }));
+                if !ignored && !self.skipping() {
                     return Err(Error::definite(codes::PARTIAL_IMAGE, "the log holds a partial JSON update")
                         .note(self.here())
                         .help("SET PERSIST binlog_row_value_options = ''"));
@@ -624,6 +641,7 @@ impl LogReader {
             .note("the captured tables are not those of the run that left this position"));
         }
         self.rows_to_skip = 0;
+        self.altered = false;
         self.pending.push_back(LogItem::Commit { gtid: t.gtid });
         Ok(())
     }
@@ -686,6 +704,10 @@ impl LogReader {
     }
 
     fn statement(&mut self, query: &event::Query<'_>) -> Result<()> {
+        if self.skipping() {
+            // Before the start. The structures are the present ones, which have seen it.
+            return Ok(());
+        }
         let context = query.context(self.version);
         let quote = |text: &str| {
             let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -728,10 +750,12 @@ impl LogReader {
     }
 
     fn schema_changes(&mut self, query: &event::Query<'_>, changes: Vec<SchemaChange>) -> Result<()> {
-        // DDL before the start of the stream is already in the structures of a start at the present; what is
-        // passed over here is only looked at to keep structures right
-        let skipping = self.skipping();
-        let Some(transaction) = &self.transaction else { return Ok(()) };
+        if self.altered {
+            // sent again after a lost connection: applied and told before
+            return Ok(());
+        }
+        let Some(transaction) = self.transaction.as_mut() else { return Ok(()) };
+        transaction.altered = true;
         let (gtid, origin) = (transaction.gtid.clone(), transaction.origin.clone());
         let mut groups: Vec<(TableId, Vec<SchemaChange>)> = Vec::new();
         for change in changes {
@@ -789,22 +813,24 @@ impl LogReader {
                 })
                 .unwrap_or_else(|| table.clone());
             let after = self.structures.get(&now).cloned();
-            if !skipping {
-                self.pending.push_back(LogItem::Schema {
-                    gtid: gtid.clone(),
-                    origin: origin.clone(),
-                    statement: query.text.into(),
-                    changes,
-                    before,
-                    after,
-                });
-            }
+            self.pending.push_back(LogItem::Schema {
+                gtid: gtid.clone(),
+                origin: origin.clone(),
+                statement: query.text.into(),
+                changes,
+                before,
+                after,
+            });
         }
         self.maps.clear();
         Ok(())
     }
 
     fn handle_table_map(&mut self, body: &[u8]) -> Result<()> {
+        if self.skipping() {
+            // its structure may be one that is known no more
+            return Ok(());
+        }
         let id = event::table_map_id(body).map_err(|w| self.corrupt(w))?;
         if self.maps.get(&id).is_some_and(|c| c.body == body) {
             return Ok(());
@@ -837,8 +863,10 @@ impl LogReader {
     }
 
     fn handle_rows(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+        if self.skipping() {
+            return Ok(());
+        }
         let event = RowsEvent::parse(kind, body).map_err(|e| e.note(self.here()))?;
-        let skipping = self.skipping();
         let here = self.here();
         let Some(transaction) = self.transaction.as_mut() else {
             return Err(self.corrupt("row changes outside a transaction"));
@@ -851,9 +879,6 @@ impl LogReader {
             return Err(self.corrupt("row changes of a table that no table map announced"));
         };
         let Mapped::Captured { schema, decoder } = &cached.mapped else { return Ok(()) };
-        if skipping {
-            return Ok(());
-        }
         if !event.has_all_columns() {
             return Err(Error::definite(
                 codes::PARTIAL_IMAGE,

@@ -260,7 +260,7 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
             )
             .help(format!(
                 "check its spelling, and that account \"{}\" may see the table: GRANT SELECT",
-                config.user
+                config.account()
             )),
         );
     }
@@ -271,12 +271,12 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
         return Err(Error::definite(codes::NO_TABLES, "the source's patterns match no table of the server")
             .note(format!(
                 "account \"{}\" sees {} tables in {} databases{}",
-                config.user,
+                config.account(),
                 all.len(),
                 databases.len(),
                 if databases.is_empty() { String::new() } else { format!(": {}", databases.join(", ")) }
             ))
-            .help(format!("check tables = [..]; or: GRANT SELECT ON db.* TO '{}'@'%'", config.user)));
+            .help(format!("check tables = [..]; or: GRANT SELECT ON db.* TO '{}'@'%'", config.account())));
     }
     let mut structures = TableStructures::new();
     let (a, b, c) = conn.server_version();
@@ -629,8 +629,7 @@ impl Capture {
                 && self.log.at_boundary()
                 && self.is_past_hold()
                 && self.highest.as_ref().is_none_or(|h| self.log.point().has_reached(h));
-            let want_splits =
-                self.splits.is_some() && self.reading.len() + self.read.len() < self.in_flight_limit();
+            let want_splits = self.splits.is_some() && self.waiting() < self.in_flight_limit();
             tokio::select! {
                 biased;
                 Some(message) = self.messages.1.recv() => self.handle_message(message)?,
@@ -838,6 +837,13 @@ impl Capture {
     /// Chunks being read or waiting for the log, at most: memory is this many times `chunk_bytes`.
     fn in_flight_limit(&self) -> usize {
         2 * self.config.chunk_readers
+    }
+
+    /// Chunks that are cut and neither read nor being read. No more are taken from the splitter than are soon
+    /// begun, so the list of chunks does not grow with the table.
+    fn waiting(&self) -> usize {
+        let copying = self.tables.values().filter_map(|t| t.copying.as_ref());
+        copying.map(|c| c.open.iter().filter(|o| o.running.is_none()).count()).sum()
     }
 
     fn dispatch(&mut self) {

@@ -1,6 +1,6 @@
 //! The options of a source, typed.
 
-use cdc_core::plan::Options;
+use cdc_core::plan::{OptionValue, Options};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::{Error, Result, codes};
 use std::fmt;
@@ -65,11 +65,25 @@ pub struct Config {
     pub chunk_bytes: usize,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
+    /// Host and port came from the environment: they are not shown.
+    pub secret_place: bool,
+    /// The account's name came from the environment: it is not shown.
+    pub secret_user: bool,
     /// For tests: called at the points of each chunk's way.
     pub hook: Option<Arc<Hook>>,
 }
 
 impl Config {
+    /// Host and port, for messages.
+    pub fn place(&self) -> String {
+        if self.secret_place { "***".to_owned() } else { format!("{}:{}", self.host, self.port) }
+    }
+
+    /// The account's name, for messages.
+    pub fn account(&self) -> &str {
+        if self.secret_user { "***" } else { &self.user }
+    }
+
     pub(crate) fn reach(&self, point: Point, table: &cdc_core::TableId) {
         if let Some(hook) = &self.hook {
             hook(point, table);
@@ -81,9 +95,8 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("host", &self.host)
-            .field("port", &self.port)
-            .field("user", &self.user)
+            .field("place", &self.place())
+            .field("user", &self.account())
             .field("start", &self.start)
             .finish_non_exhaustive()
     }
@@ -115,6 +128,8 @@ impl Config {
             chunk_readers: 2,
             chunk_bytes: 16 << 20,
             connect_timeout: Duration::from_secs(10),
+            secret_place: false,
+            secret_user: false,
             hook: None,
         })
     }
@@ -151,6 +166,9 @@ impl Config {
         if let Some(ms) = options.duration_ms("connect_timeout") {
             config.connect_timeout = Duration::from_millis(ms);
         }
+        let secret = |name: &str| matches!(options.0.get(name), Some(OptionValue::Secret(_)));
+        config.secret_place = secret("url");
+        config.secret_user = secret("user");
         config.start = start_mode(options)?;
         Ok(config)
     }

@@ -29,7 +29,7 @@ pub async fn connect(config: &Config) -> Result<Conn> {
         .tcp_keepalive(Some(Duration::from_secs(30)))
         .stmt_cache_size(0)
         .setup(SESSION.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let place = format!("{}:{}", config.host, config.port);
+    let place = config.place();
     match tokio::time::timeout(config.connect_timeout, Conn::new(opts)).await {
         Err(_) => Err(Error::transient(
             codes::CONNECT_FAILED,
@@ -43,19 +43,24 @@ pub async fn connect(config: &Config) -> Result<Conn> {
 fn connect_error(error: mysql_async::Error, config: &Config, place: &str) -> Error {
     match &error {
         mysql_async::Error::Server(e) if matches!(e.code, 1045 | 1044 | 1698 | 1251 | 1862 | 3118) => {
+            // the server's message names account and host
+            let said = if config.secret_user { String::new() } else { format!(": {}", e.message) };
+            let account = config.account();
             Error::definite(
                 codes::ACCESS_DENIED,
-                format!("server at {place} refuses account \"{}\": {}", config.user, e.message),
+                format!("server at {place} refuses account \"{account}\"{said}"),
             )
             .help(format!(
-                "check user and password of the source, or: CREATE USER '{}'@'%' IDENTIFIED BY '..'; \
-                 GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{}'@'%'",
-                config.user, config.user
+                "check user and password of the source, or: CREATE USER '{account}'@'%' IDENTIFIED BY '..'; \
+                 GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{account}'@'%'"
             ))
         }
         mysql_async::Error::Server(e) => server_error(e, "connecting"),
-        other => Error::transient(codes::CONNECT_FAILED, format!("no connection to {place}: {other}"))
-            .help("check that the server runs and that url names its host and port"),
+        other => {
+            let why = if config.secret_place { String::new() } else { format!(": {other}") };
+            Error::transient(codes::CONNECT_FAILED, format!("no connection to {place}{why}"))
+        }
+        .help("check that the server runs and that url names its host and port"),
     }
 }
 

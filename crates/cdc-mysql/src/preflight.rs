@@ -183,10 +183,10 @@ async fn privilege(
         Err(e) => return Err(query_error(e, "looking at the account's privileges")),
     };
     Ok(Check {
-        setting: format!("privilege {privilege} of account \"{}\"", config.user),
+        setting: format!("privilege {privilege} of account \"{}\"", config.account()),
         expected: "granted".into(),
         actual: if ok { "granted".into() } else { "missing".into() },
-        mend: format!("GRANT {privilege} ON *.* TO '{}'@'%'", config.user.replace('\'', "''")),
+        mend: format!("GRANT {privilege} ON *.* TO '{}'@'%'", config.account().replace('\'', "''")),
         ok,
         code: codes::GRANT_MISSING,
     })

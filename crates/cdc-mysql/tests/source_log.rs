@@ -192,6 +192,29 @@ async fn case_19_a_capture_whose_connections_break_ends_equal() -> Result<()> {
     assert_all_equal(server, &copy).await
 }
 
+/// CREATE TABLE .. SELECT is one transaction with its rows: sent again, it must not be told again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_42_a_table_created_with_rows_survives_a_broken_connection() -> Result<()> {
+    let server = server();
+    server.sql(
+        "CREATE DATABASE c42; USE c42; CREATE TABLE t (id INT PRIMARY KEY, t VARCHAR(4000)); INSERT INTO t
+         WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 50) SELECT n, REPEAT('x', 3000) FROM s",
+    )?;
+    let proxy = Proxy::start(server.port())?;
+    let (mut capture, mut copy) = initial(config_at(proxy.port(), &["c42.*"])).await?;
+    for (n, after) in [3_000, 30_000, 60_000, 100_000, 140_000].into_iter().enumerate() {
+        proxy.cut_after(after);
+        let told = copy.notices.len();
+        server.sql(&format!("CREATE TABLE c42.n{n} (PRIMARY KEY (id)) AS SELECT * FROM c42.t; INSERT INTO c42.n{n} VALUES (99, '')"))?;
+        let end = executed(server)?.to_string();
+        let end = Position { gtids: end.into(), ..Position::default() };
+        copy.run_to(&mut capture, &end).await?;
+        ensure!(copy.notices.len() > told, "{after}: nothing was cut");
+        ensure!(copy.schemas_told == n + 1, "told {} times", copy.schemas_told);
+    }
+    assert_all_equal(server, &copy).await
+}
+
 /// The ids that a start mode gives out, as copied from a table of ids to which one is added each time.
 async fn ids_from(start: StartMode, write: impl FnOnce() -> Result<()>) -> Result<Vec<i64>> {
     let mut config = config(server(), &["c21.t"]);

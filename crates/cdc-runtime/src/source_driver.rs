@@ -227,9 +227,10 @@ impl Driver {
                         return Ok(ending.unwrap_or(Ended::Stopped));
                     }
                     let committed = *self.committed.borrow_and_update();
+                    let caught_up = committed >= last_tick && !open.used && self.capture.is_whole();
                     self.status.update(|s| {
                         s.committed = committed;
-                        s.caught_up = committed >= last_tick && !open.used;
+                        s.caught_up = caught_up;
                     });
                     if let Some((tick, state)) = candidate.take_if(|(tick, _)| *tick <= committed) {
                         self.checkpoint(tick, state)?;
@@ -294,8 +295,9 @@ impl Driver {
                         self.status.info(format!("table {table} is whole"));
                         moved = true;
                         if self.capture.is_whole() {
-                            self.status.info("snapshot complete: every table is whole, following the log");
+                            self.show(&open);
                             self.status.update(|s| s.phase = Phase::Streaming);
+                            self.status.info("snapshot complete: every table is whole, following the log");
                         }
                     }
                     CaptureItem::Notice(notice) => self.status.notice(notice),

@@ -85,6 +85,14 @@ impl Job {
         self
     }
 
+    /// From now on the source is at this port, such as a proxy's.
+    pub fn connect_to(&mut self, port: u16) {
+        let text = fs::read_to_string(self.path("p.cdc")).expect("a pipeline file");
+        let text = text.replace(&format!("127.0.0.1:{}", self.port), &format!("127.0.0.1:{port}"));
+        fs::write(self.path("p.cdc"), text).expect("a pipeline file");
+        self.port = port;
+    }
+
     /// A file in the pipeline's folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

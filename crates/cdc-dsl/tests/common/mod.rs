@@ -84,7 +84,7 @@ impl Surroundings for World {
         }
     }
 
-    fn schema_file(&self, path: &str) -> Result<Vec<TableSchema>, Vec<Diagnostic>> {
+    fn schema_file(&self, path: &str, _: Option<&str>) -> Result<Vec<TableSchema>, Vec<Diagnostic>> {
         match path {
             "shop.sql" => Ok(shop()),
             "keyless.sql" => Ok(shop().into_iter().chain([keyless()]).collect()),

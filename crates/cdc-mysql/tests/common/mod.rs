@@ -92,6 +92,8 @@ pub struct Copy {
     pub chunks: Vec<(TableId, usize)>,
     /// The changes given out, without those that were skipped.
     pub log: Vec<(TableId, RowChange)>,
+    /// Statements given out.
+    pub schemas_told: usize,
     /// Is called with each row that is written.
     pub watch: Option<Box<dyn FnMut(&TableId, &Row) + Send>>,
     /// Changes were given out, and the end of their transaction was not.
@@ -108,6 +110,7 @@ impl Copy {
             notices: Vec::new(),
             chunks: Vec::new(),
             log: Vec::new(),
+            schemas_told: 0,
             watch: None,
             in_transaction: false,
         };
@@ -184,6 +187,7 @@ impl Copy {
             }
             CaptureItem::Schema { changes, before, after, .. } => {
                 self.in_transaction = true;
+                self.schemas_told += 1;
                 self.schema(&changes, before.as_deref(), after);
             }
             CaptureItem::TransactionEnd => self.in_transaction = false,

@@ -528,7 +528,9 @@ impl State {
                 let executed = Mask(self.told);
                 self.decide().executed(&executed);
             }
-            Action::Sweep => self.decide().sweep(),
+            Action::Sweep => {
+                self.decide().sweep();
+            }
             Action::Announce(i) => {
                 self.announce(c, i);
                 if self.slots[usize::from(i)].status == Status::SelectedUnannounced {

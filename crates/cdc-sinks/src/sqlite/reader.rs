@@ -125,7 +125,7 @@ impl TargetReader for SqliteReader {
                 for i in 0..names.len() {
                     let value = row.get_ref(i)?;
                     push_key(&mut key, value);
-                    texts.push(show(value));
+                    texts.push(format!("{} = {}", names[i], show(value)));
                 }
                 if !each(key, texts.join(", ")) {
                     break;

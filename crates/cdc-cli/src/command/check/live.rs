@@ -5,6 +5,7 @@ use crate::output::{count, printable, some_of};
 use crate::surroundings::PipelineFile;
 use cdc_core::catalog::Surroundings;
 use cdc_core::diagnostic::{Diagnostic, Severity};
+use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::program::check_flow;
 use cdc_core::plan::{OptionValue, Plan, SourcePlan};
 use cdc_core::schema::{TableSchema, same_name};
@@ -111,7 +112,9 @@ impl Live {
     fn compare_schema(&mut self, source: &SourcePlan, file: &PipelineFile) {
         let (Some(tables), Some(path)) = (&self.tables, source.options.text("schema")) else { return };
         // what is wrong with the file itself has been told with the pipeline's mistakes
-        let Ok(written) = file.schema_file(path) else { return };
+        let database = source.options.list("tables").and_then(|t| TableSet::parse(t).ok());
+        let database = database.as_ref().and_then(TableSet::only_database);
+        let Ok(written) = file.schema_file(path, database) else { return };
         for table in tables {
             match written.iter().find(|w| w.id == table.id) {
                 None => self.drift.push(format!("table {} is not in \"{path}\"", table.id)),
