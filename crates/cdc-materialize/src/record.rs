@@ -11,23 +11,28 @@ use std::sync::Arc;
 /// Held by everything made from what a source gave out; dropped when the last of it has been written. The source
 /// driver counts what is under way by it, so a slow target slows the source down. It does not cross processes.
 #[derive(Clone, Default)]
-pub struct Guard(pub Option<Arc<dyn Any + Send + Sync>>);
+pub struct Guard {
+    /// What is dropped in the end.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
+    /// The bytes that it stands for: those of the source's rows, whatever a flow makes of them.
+    pub bytes: usize,
+}
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Guard")
+        write!(f, "Guard({} bytes)", self.bytes)
     }
 }
 
 impl Serialize for Guard {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_unit()
+        self.bytes.serialize(s)
     }
 }
 
 impl<'de> Deserialize<'de> for Guard {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Guard, D::Error> {
-        <()>::deserialize(d).map(|()| Guard(None))
+        usize::deserialize(d).map(|bytes| Guard { held: None, bytes })
     }
 }
 

@@ -13,15 +13,20 @@
 //! incomplete transaction again from its first event, the same events in the same order, and as many row
 //! changes as were given out are passed over. So nothing is lost or doubled wherever the connection broke.
 //!
-//! *Cancel safety.* The future of [`LogReader::next`] may be dropped at any point: its only wait is for the
-//! stream's next event, and all state changes after that wait happen before it returns.
+//! *Cancel safety.* The future of [`LogReader::next`] may be dropped at any point, and is, many times a second: it
+//! waits for a connection, which a task of its own opens and a field holds, and for the stream's next event; the time
+//! since the last event is a field too. All other state changes after a wait happen before it returns. (It also waits to
+//! connect, and for conversion tables of character sets that a DDL has brought: when everything that was read is
+//! given out and no event is held, so both are begun again.)
 
+mod dump;
 pub mod event;
 pub mod rows;
 pub mod table_map;
 
+use crate::charsets;
 use crate::config::Config;
-use crate::conn::{connect, query_error, query_value};
+use crate::conn::{connect, query_error};
 use crate::ddl;
 use crate::gtid::{Gtid, GtidSet};
 use crate::structure::TableStructures;
@@ -31,13 +36,12 @@ use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Error, Result, Row, TableId, TableSchema, codes};
 use event::{Header, kind};
 use futures_util::StreamExt;
-use mysql_async::prelude::Queryable;
-use mysql_async::{BinlogStream, BinlogStreamRequest};
+use mysql_async::BinlogStream;
 use mysql_common::binlog::events::Event;
 use rows::{RowDecoder, RowsEvent};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use table_map::TableMap;
 
 /// How often a quiet server tells where it stands.
@@ -46,8 +50,11 @@ const HEARTBEAT: Duration = Duration::from_millis(250);
 /// A stream that is silent for so long, heartbeats too, is dead: a half-open connection says nothing.
 const SILENCE: Duration = Duration::from_secs(20);
 
+/// Who asks for the next item asks again at least so often while there is none.
+const ABSENT: Duration = Duration::from_secs(2);
+
 /// A point of the log of one server; ordered.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct LogPoint {
     /// The file.
     pub file: Arc<str>,
@@ -176,15 +183,26 @@ pub struct LogReader {
     /// Set for starts by file: GTIDs come from the log itself, and events before this point are passed over.
     skip_until: Option<SkipUntil>,
     events: u64,
+    /// A connection on its way.
+    connecting: Option<tokio::task::JoinHandle<Result<dump::Opened>>>,
+    server_uuid: Option<String>,
+    /// When the last event came, and when one was last asked for.
+    heard: Instant,
+    asked: Instant,
     /// Of the server, once connected: how its DDL is to be read.
     version: u32,
     /// This connection has sent its format description.
     described: bool,
+    /// The conversion tables of all structures' character sets are there.
+    charsets_ensured: bool,
 }
 
-#[derive(Debug, Clone)]
-enum SkipUntil {
+/// What a start by file or by time passes over: transactions that begin before this.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum SkipUntil {
+    /// A point of a file.
     Point(LogPoint),
+    /// A commit time, in microseconds since 1970 UTC.
     Time(i64),
 }
 
@@ -214,8 +232,13 @@ impl LogReader {
             payload_left: 0,
             skip_until: None,
             events: 0,
+            connecting: None,
+            server_uuid: None,
+            heard: Instant::now(),
+            asked: Instant::now(),
             version: 0,
             described: false,
+            charsets_ensured: false,
         })
     }
 
@@ -233,6 +256,30 @@ impl LogReader {
         let mut reader = LogReader::bare(config, LogPoint::new(file, 4), structures);
         reader.skip_until = Some(SkipUntil::Time(micros));
         reader
+    }
+
+    /// A reader that goes on while transactions are still passed over: what [`LogReader::skip`] said at the position.
+    ///
+    /// # Errors
+    /// As [`LogReader::new`].
+    pub fn resume_skipping(
+        config: Config,
+        position: &Position,
+        structures: TableStructures,
+        skip: Option<SkipUntil>,
+    ) -> Result<LogReader> {
+        let mut reader = LogReader::new(config, position, structures)?;
+        if skip.is_some() && reader.gtids.is_empty() {
+            // the file has not told the GTIDs before it yet
+            reader.point.offset = 4;
+        }
+        reader.skip_until = skip;
+        Ok(reader)
+    }
+
+    /// What is still passed over, if anything is.
+    pub fn skip(&self) -> Option<&SkipUntil> {
+        self.skip_until.as_ref()
     }
 
     fn bare(config: Config, start: LogPoint, structures: TableStructures) -> LogReader {
@@ -253,8 +300,13 @@ impl LogReader {
             payload_left: 0,
             skip_until: None,
             events: 0,
+            connecting: None,
+            server_uuid: None,
+            heard: Instant::now(),
+            asked: Instant::now(),
             version: 0,
             described: false,
+            charsets_ensured: false,
         }
     }
 
@@ -296,6 +348,9 @@ impl LogReader {
     /// Gives up the connection; the next call of `next` opens another.
     pub fn disconnect(&mut self) {
         self.stream = None;
+        if let Some(opening) = self.connecting.take() {
+            opening.abort();
+        }
         self.altered |= self.transaction.take().is_some_and(|t| t.altered);
         self.maps.clear();
         self.pending.clear();
@@ -303,7 +358,8 @@ impl LogReader {
         self.rows_to_skip = self.rows_given;
     }
 
-    /// Opens the stream if there is none.
+    /// Opens the stream if there is none. May be dropped while it waits: connecting goes on, and the next call waits
+    /// for the same connection.
     ///
     /// # Errors
     /// `LOG_PURGED`, `SERVER_CHANGED`, `GRANT_MISSING`; transient ones of the connection.
@@ -311,86 +367,39 @@ impl LogReader {
         if self.stream.is_some() {
             return Ok(());
         }
-        let mut conn = connect(&self.config).await?;
-        let (a, b, c) = conn.server_version();
-        self.version = u32::from(a) * 10_000 + u32::from(b) * 100 + u32::from(c);
-        self.check_reachable(&mut conn).await?;
-        let nanos = HEARTBEAT.as_nanos();
-        // A UUID of our own: the server then ends no other replica's dump that happens to have our number.
-        let uuid = random_uuid();
-        conn.query_drop(format!(
-            "SET @master_heartbeat_period = {nanos}, @source_heartbeat_period = {nanos}, \
-             @slave_uuid = '{uuid}', @replica_uuid = '{uuid}', \
-             @source_binlog_checksum = 'CRC32', @slave_connect_state = ''"
-        ))
-        .await
-        .map_err(|e| query_error(e, "asking for the log"))?;
-        let request = BinlogStreamRequest::new(self.config.server_id);
-        let file = self.point.file.as_bytes().to_vec();
-        let request = if self.by_file() {
-            request.with_filename(&file).with_pos(4)
-        } else {
-            request.with_gtid().with_gtid_set(event::sids(&self.gtids)?)
+        let wanted = dump::Wanted {
+            config: self.config.clone(),
+            gtids: self.gtids.clone(),
+            point: self.point.clone(),
+            by_file: self.by_file(),
+            position: self.position(),
         };
-        let stream =
-            conn.get_binlog_stream(request).await.map_err(|e| query_error(e, "asking for the log"))?;
-        self.stream = Some(stream);
+        let opening = self.connecting.get_or_insert_with(|| tokio::spawn(wanted.open()));
+        let opened = opening.await;
+        self.connecting = None;
+        let opened = opened.map_err(|e| {
+            Error::definite(codes::INTERNAL, format!("the task that opens the log failed: {e}"))
+        })??;
+        self.version = opened.version;
+        if self.server_uuid.as_ref().is_some_and(|known| *known != opened.server_uuid) {
+            // another server's files have nothing to do with those before
+            self.point = LogPoint::default();
+        }
+        self.server_uuid = Some(opened.server_uuid);
+        self.stream = Some(opened.stream);
         self.described = false;
+        self.heard = Instant::now();
         Ok(())
+    }
+
+    /// The server that the log was last read from.
+    pub fn server_uuid(&self) -> Option<&str> {
+        self.server_uuid.as_deref()
     }
 
     /// A start by file whose file has not told the GTIDs before it yet; afterwards GTIDs say where we are.
     fn by_file(&self) -> bool {
         self.skip_until.is_some() && self.gtids.is_empty()
-    }
-
-    /// Is everything that is asked for still on the server, and is it a server that has what we have?
-    async fn check_reachable(&self, conn: &mut mysql_async::Conn) -> Result<()> {
-        let doing = "looking for the log position";
-        if self.by_file() {
-            let logs: Vec<mysql_async::Row> =
-                conn.query("SHOW BINARY LOGS").await.map_err(|e| query_error(e, doing))?;
-            let names: Vec<String> = logs.into_iter().filter_map(|r| r.get::<String, _>(0)).collect();
-            if !names.iter().any(|n| **n == *self.point.file) {
-                return Err(Error::definite(
-                    codes::LOG_PURGED,
-                    format!("log file \"{}\" is not on the server", self.point.file),
-                )
-                .note(format!("the oldest log is \"{}\"", names.first().map_or("", String::as_str)))
-                .help("choose a start that the server still has, or start = initial"));
-            }
-            return Ok(());
-        }
-        let purged: String =
-            query_value(conn, "SELECT @@global.gtid_purged", doing).await?.unwrap_or_default();
-        let missing = GtidSet::parse(&purged)?.minus(&self.gtids);
-        if !missing.is_empty() {
-            let logs: Vec<mysql_async::Row> =
-                conn.query("SHOW BINARY LOGS").await.map_err(|e| query_error(e, doing))?;
-            let oldest = logs.first().and_then(|r| r.get::<String, _>(0)).unwrap_or_default();
-            return Err(Error::definite(
-                codes::LOG_PURGED,
-                format!("the server has purged transactions that were not read yet: {missing}"),
-            )
-            .note(format!("we stand at {}", self.position()))
-            .note(format!("the oldest log left is \"{oldest}\""))
-            .help(
-                "copy the tables anew: stop, remove the state folder and the target's tables, start again; and \
-                 keep logs longer: SET PERSIST binlog_expire_logs_seconds = 604800",
-            ));
-        }
-        let executed: String =
-            query_value(conn, "SELECT @@global.gtid_executed", doing).await?.unwrap_or_default();
-        let ahead = self.gtids.minus(&GtidSet::parse(&executed)?);
-        if !ahead.is_empty() {
-            return Err(Error::definite(
-                codes::SERVER_CHANGED,
-                format!("the server does not have transactions that were read before: {ahead}"),
-            )
-            .note("it is another server, one that was reset, or a replica that is behind")
-            .help("let the server catch up, or name the right one in url"));
-        }
-        Ok(())
     }
 
     /// The next item.
@@ -403,9 +412,16 @@ impl LogReader {
             if let Some(item) = self.take_pending() {
                 return Ok(item);
             }
+            self.ensure_charsets().await?;
             self.ensure_connected().await?;
             let Some(stream) = self.stream.as_mut() else { continue };
-            let event = match tokio::time::timeout(SILENCE, stream.next()).await {
+            // a caller that was away for a while has not listened meanwhile
+            let now = Instant::now();
+            if now.duration_since(self.asked) > ABSENT {
+                self.heard = now;
+            }
+            self.asked = now;
+            let event = match tokio::time::timeout_at((self.heard + SILENCE).into(), stream.next()).await {
                 Err(_) => {
                     return Err(Error::transient(
                         codes::SERVER_LOST,
@@ -419,8 +435,23 @@ impl LogReader {
                 Ok(Some(Ok(event))) => event,
             };
             self.events += 1;
+            self.heard = Instant::now();
+            self.asked = self.heard;
             self.handle(&event)?;
         }
+    }
+
+    /// Once for the structures that it began with, and after every DDL; a connection only if a table is missing.
+    async fn ensure_charsets(&mut self) -> Result<()> {
+        if !self.charsets_ensured {
+            if !charsets::missing(self.structures.tables()).is_empty() {
+                let mut conn = connect(&self.config).await?;
+                charsets::ensure(&mut conn, self.structures.tables()).await?;
+                let _ = conn.disconnect().await;
+            }
+            self.charsets_ensured = true;
+        }
+        Ok(())
     }
 
     fn take_pending(&mut self) -> Option<LogItem> {
@@ -541,8 +572,14 @@ impl LogReader {
                     offset: self.point.offset.saturating_sub(u64::from(header.size)),
                     snapshot: false,
                 };
-                self.transaction =
-                    Some(Transaction { gtid, origin: Arc::new(origin), rows: 0, begun: false, xa: false, altered: false });
+                self.transaction = Some(Transaction {
+                    gtid,
+                    origin: Arc::new(origin),
+                    rows: 0,
+                    begun: false,
+                    xa: false,
+                    altered: false,
+                });
             }
             kind::TRANSACTION_PAYLOAD => {
                 self.payload_left = event::payload_size(body).map_err(|w| self.corrupt(w))?;
@@ -565,7 +602,8 @@ impl LogReader {
             | kind::DELETE_ROWS => self.handle_rows(header.kind, body)?,
             kind::PARTIAL_UPDATE_ROWS => {
                 let table = event::rows_table_id(body).map_err(|w| self.corrupt(w))?;
-                let ignored = matches!(self.maps.get(&table), Some(CachedMap { mapped: Mapped::Ignored, .. }));
+                let ignored =
+                    matches!(self.maps.get(&table), Some(CachedMap { mapped: Mapped::Ignored, .. }));
                 if !ignored && !self.skipping() {
                     return Err(Error::definite(codes::PARTIAL_IMAGE, "the log holds a partial JSON update")
                         .note(self.here())
@@ -686,10 +724,14 @@ impl LogReader {
         if word.starts_with("XA ROLLBACK") {
             return self.commit();
         }
-        if word.starts_with("SAVEPOINT")
-            || word.starts_with("ROLLBACK TO")
-            || word.starts_with("RELEASE SAVE")
-        {
+        if word.starts_with("SAVEPOINT") || word.starts_with("RELEASE SAVE") {
+            return Ok(());
+        }
+        if word.starts_with("ROLLBACK TO") {
+            // the server writes it only where it could not take the rows out of the log again
+            if transaction.rows > 0 && !skipping {
+                return Err(self.not_built("a rollback to a savepoint behind changes of a non-transactional table"));
+            }
             return Ok(());
         }
         // A statement. CREATE TABLE .. SELECT goes on with rows; any other DDL outside BEGIN is a whole transaction.
@@ -823,6 +865,7 @@ impl LogReader {
             });
         }
         self.maps.clear();
+        self.charsets_ensured = false;
         Ok(())
     }
 
@@ -854,10 +897,6 @@ impl LogReader {
         } else {
             Mapped::Ignored
         };
-        // table ids are never used again by a server, so old ones are dead weight
-        if self.maps.len() > 4096 {
-            self.maps.clear();
-        }
         self.maps.insert(id, CachedMap { body: body.to_vec(), mapped });
         Ok(())
     }

@@ -13,7 +13,7 @@
 //! announcement on; both with back-off, each told by a [`CaptureItem::Notice`].
 
 use crate::binlog::rows::KeyExtractor;
-use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, is_user_database};
+use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil, is_user_database};
 use crate::config::{Config, StartMode};
 use crate::conn::{connect, query_error, query_value, server_code};
 use crate::gtid::{Gtid, GtidSet};
@@ -21,16 +21,17 @@ use crate::snapshot::chunk::{self, ChunkError, ChunkJob, ChunkKey, ChunkRows, Ke
 use crate::snapshot::reconcile::{ChunkNumber, Mended, NotYet, Reconciler, RowEvent, TableNumber};
 use crate::snapshot::splitter::{self, Split, SplitJob};
 use crate::structure::TableStructures;
-use crate::{ddl, preflight};
+use crate::{charsets, ddl, preflight};
 use cdc_core::event::{Op, Origin};
 use cdc_core::position::Position;
+use cdc_core::schema::same_name;
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Charset, Diagnostic, Error, Result, Row, TableId, TableSchema, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
 
 /// What a source gives out.
@@ -90,6 +91,9 @@ pub struct CaptureState {
     pub structures: TableStructures,
     /// The tables that are still being copied.
     pub copying: Vec<CopyState>,
+    /// Transactions that are still passed over, of a start by file or time.
+    #[serde(default)]
+    pub skip: Option<SkipUntil>,
     /// The start mode is `snapshot` and the copy is complete.
     #[serde(default)]
     pub ended: bool,
@@ -154,6 +158,8 @@ struct Table {
     rows: u64,
     chunks: u64,
     estimate: u64,
+    /// Of a row, as the server reckons and as the last chunk showed; 0 if not known.
+    row_bytes: u64,
 }
 
 enum Reply {
@@ -163,8 +169,18 @@ enum Reply {
 }
 
 enum Message {
-    Low { chunk: ChunkNumber, low: GtidSet, reply: oneshot::Sender<Reply> },
-    Done { chunk: ChunkNumber, result: std::result::Result<ChunkRows, ChunkError>, conn: Option<Conn> },
+    Low {
+        chunk: ChunkNumber,
+        low: GtidSet,
+        reply: oneshot::Sender<Reply>,
+    },
+    Done {
+        chunk: ChunkNumber,
+        /// The structure that it was selected with: the one in force may be another by now.
+        schema: Arc<TableSchema>,
+        result: std::result::Result<ChunkRows, ChunkError>,
+        conn: Option<Conn>,
+    },
 }
 
 struct ReadChunk {
@@ -204,6 +220,8 @@ pub struct Capture {
     backoff: Backoff,
     ended: bool,
     touched_limit: usize,
+    /// After a lost connection: when the log is asked for again.
+    retry_at: Option<Instant>,
 }
 
 struct Backoff {
@@ -298,6 +316,7 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
         }
         discovery.tables.push(structures.insert(definition.schema, definition.indexes));
     }
+    charsets::ensure(conn, structures.tables()).await?;
     Ok((structures, discovery))
 }
 
@@ -308,12 +327,14 @@ async fn structure_of(
     context: &ddl::Context<'_>,
     known: &TableStructures,
 ) -> Result<Option<ddl::Definition>> {
-    let sql = format!(
-        "SHOW CREATE TABLE {}.{}",
-        chunk::quote_name(&table.database),
-        chunk::quote_name(&table.table)
-    );
-    let row: Option<mysql_async::Row> = match conn.query_first(sql).await {
+    let name = format!("{}.{}", chunk::quote_name(&table.database), chunk::quote_name(&table.table));
+    // any privilege on the table shows its structure; that its rows may be read is found out by reading none
+    let readable = conn.query_drop(format!("SELECT * FROM {name} LIMIT 0")).await;
+    let shown = match readable {
+        Ok(()) => conn.query_first(format!("SHOW CREATE TABLE {name}")).await,
+        Err(e) => Err(e),
+    };
+    let row: Option<mysql_async::Row> = match shown {
         Ok(row) => row,
         Err(e) if matches!(server_code(&e), Some(1146 | 1049)) => return Ok(None),
         Err(e) => {
@@ -417,7 +438,12 @@ impl Capture {
         if let Some(first) = preflight::failures(&checks).into_iter().next() {
             return Err(Error::from(first));
         }
-        let log = LogReader::new(config.clone(), &state.position, state.structures.clone())?;
+        let log = LogReader::resume_skipping(
+            config.clone(),
+            &state.position,
+            state.structures.clone(),
+            state.skip.clone(),
+        )?;
         let copying = state.copying.iter().map(|c| (c.table.clone(), Some(c))).collect();
         // touched is lost: all that was given out counts as forgotten
         let mut capture = Capture::assemble(config, server.uuid, log, copying)?;
@@ -451,6 +477,7 @@ impl Capture {
             backoff: Backoff { next: Backoff::FIRST },
             ended: false,
             touched_limit: TOUCHED_LIMIT,
+            retry_at: None,
         };
         let known: Vec<Arc<TableSchema>> = capture.log.structures().tables().cloned().collect();
         for schema in known {
@@ -496,7 +523,7 @@ impl Capture {
     fn add_table(&mut self, id: &TableId, copying: Option<Copying>) {
         let number = self.next_number;
         self.next_number += 1;
-        self.tables.insert(id.clone(), Table { number, copying, rows: 0, chunks: 0, estimate: 0 });
+        self.tables.insert(id.clone(), Table { number, copying, rows: 0, chunks: 0, estimate: 0, row_bytes: 0 });
     }
 
     /// No chunk is mended before the log reader has given out all of these transactions: those that a target
@@ -598,6 +625,7 @@ impl Capture {
             position: self.log.position(),
             structures: self.log.structures().clone(),
             copying,
+            skip: self.log.skip().cloned(),
             ended: self.ended,
         }
     }
@@ -634,7 +662,7 @@ impl Capture {
                 biased;
                 Some(message) = self.messages.1.recv() => self.handle_message(message)?,
                 split = recv_split(&mut self.splits), if want_splits => self.handle_split(split)?,
-                item = self.log.next(), if !hold_log => match item {
+                item = self.log.next(), if !hold_log && self.retry_at.is_none() => match item {
                     Ok(item) => {
                         self.backoff.reset();
                         self.handle_log(item)?;
@@ -645,12 +673,30 @@ impl Capture {
                         let notice = error.diagnostic().clone();
                         self.out.push_back(CaptureItem::Notice(Diagnostic { severity: cdc_core::Severity::Warning, ..notice }
                             .note(format!("trying again in {wait:?}"))));
-                        tokio::time::sleep(wait).await;
+                        self.retry_at = Some(Instant::now() + wait);
                     }
                     Err(error) => return Err(error),
                 },
+                () = sleep_until(self.retry_at), if self.retry_at.is_some() => self.retry_at = None,
             }
+            self.check_server()?;
         }
+    }
+
+    /// Has the log reader come to another server? Its positions are other ones.
+    fn check_server(&mut self) -> Result<()> {
+        let Some(now) = self.log.server_uuid().filter(|now| *now != self.server_uuid) else { return Ok(()) };
+        let now = now.to_owned();
+        if !self.is_whole() {
+            return Err(Error::definite(
+                codes::SERVER_CHANGED,
+                format!("the url led to server {now} while tables were being copied from server {}", self.server_uuid),
+            )
+            .help("let the url lead to the first server again until the copy is complete; or copy anew from this one"));
+        }
+        self.server_uuid = now;
+        self.highest = None;
+        Ok(())
     }
 
     // ---- the log
@@ -710,7 +756,7 @@ impl Capture {
         }
         if let Some(copying) = &mut table.copying {
             let key = chunk_key(after)?;
-            if !same_key(&copying.key, &key) {
+            if !same_key(&copying.key, &key, changes) {
                 return Err(Error::definite(
                     codes::KEY_CHANGED,
                     format!("the key of table \"{}\" changed while it was being copied", after.id),
@@ -785,9 +831,10 @@ impl Capture {
     fn handle_split(&mut self, split: Option<Split>) -> Result<()> {
         match split {
             None => self.splits = None,
-            Some(Split::Estimate(key, rows)) => {
+            Some(Split::Estimate(key, rows, bytes)) => {
                 if let Some(table) = self.tables.get_mut(&key.schema.id) {
                     table.estimate = rows;
+                    table.row_bytes = bytes;
                 }
             }
             Some(Split::Chunk(key, range)) => {
@@ -800,11 +847,18 @@ impl Capture {
                     copying.open.push(OpenChunk { range, key: None, running: None });
                 }
             }
-            Some(Split::Failed(error)) => {
-                self.split_failures += 1;
-                // a DDL that the log reader has not reached looks like a definite error for a while
-                if !error.is_transient() && self.split_failures > MOVED_LIMIT {
-                    return Err(error);
+            Some(Split::Failed(error, point)) => {
+                // a DDL that the log reader has not reached looks like a definite error until it has
+                if !error.is_transient() && point.as_ref().is_none_or(|p| self.log.point().has_reached(p)) {
+                    self.split_failures += 1;
+                    if self.split_failures > MOVED_LIMIT {
+                        return Err(error);
+                    }
+                }
+                if let Some(point) = point
+                    && self.highest.as_ref().is_none_or(|h| !h.has_reached(&point))
+                {
+                    self.highest = Some(point);
                 }
                 let notice = error.diagnostic().clone();
                 self.out.push_back(CaptureItem::Notice(Diagnostic {
@@ -812,7 +866,7 @@ impl Capture {
                     ..notice
                 }));
                 // the next one begins after a pause, without holding up the log
-                let wait = Duration::from_millis(100 * u64::from(self.split_failures.min(50)));
+                let wait = Duration::from_millis(100 * u64::from(self.split_failures.clamp(5, 50)));
                 let (sender, receiver) = mpsc::channel(self.config.chunk_readers * 2);
                 let jobs = self
                     .tables
@@ -871,7 +925,9 @@ impl Capture {
                 range: open.range.clone(),
                 key: open.key.clone(),
                 table: copying.key.clone(),
-                limit: 2 * self.config.chunk_rows,
+                // what a chunk cannot hold is read for nothing: with large rows it is asked for less
+                limit: (2 * self.config.chunk_rows)
+                    .min((2 * self.config.chunk_bytes as u64 / table.row_bytes.max(1)).max(1)),
                 bytes: self.config.chunk_bytes,
             };
             self.reading.insert(number, id.clone());
@@ -900,7 +956,7 @@ impl Capture {
                 // the reader may have gone: then its chunk fails by itself
                 let _ = reply.send(answer);
             }
-            Message::Done { chunk, result, conn } => {
+            Message::Done { chunk, schema, result, conn } => {
                 self.idle.extend(conn);
                 let Some(table) = self.reading.remove(&chunk) else { return Ok(()) };
                 match result {
@@ -908,12 +964,10 @@ impl Capture {
                         if self.highest.as_ref().is_none_or(|h| !h.has_reached(&rows.high)) {
                             self.highest = Some(rows.high.clone());
                         }
-                        let schema = self.chunk_schema(&table, chunk);
-                        match schema {
-                            Some(schema) => {
-                                self.read.insert(chunk, ReadChunk { table, schema, rows });
-                            }
-                            None => self.reconciler.drop_chunk(chunk),
+                        if self.is_wanted(&table, chunk) {
+                            self.read.insert(chunk, ReadChunk { table, schema, rows });
+                        } else {
+                            self.reconciler.drop_chunk(chunk);
                         }
                     }
                     Err(error) => self.chunk_failed(&table, chunk, error)?,
@@ -923,10 +977,10 @@ impl Capture {
         Ok(())
     }
 
-    /// The structure in force, if the chunk is still one of its table.
-    fn chunk_schema(&self, table: &TableId, chunk: ChunkNumber) -> Option<Arc<TableSchema>> {
-        let copying = self.tables.get(table)?.copying.as_ref()?;
-        copying.open.iter().any(|o| o.running == Some(chunk)).then(|| copying.key.schema.clone())
+    /// Is the chunk still one of its table?
+    fn is_wanted(&self, table: &TableId, chunk: ChunkNumber) -> bool {
+        let copying = self.tables.get(table).and_then(|t| t.copying.as_ref());
+        copying.is_some_and(|c| c.open.iter().any(|o| o.running == Some(chunk)))
     }
 
     fn chunk_failed(&mut self, table: &TableId, chunk: ChunkNumber, error: ChunkError) -> Result<()> {
@@ -942,6 +996,10 @@ impl Capture {
                 copying.moved_errors += 1;
                 if copying.moved_errors > MOVED_LIMIT {
                     return Err(error.note("the log holds no statement that explains it"));
+                }
+                // in start mode `snapshot` the log is read on for it
+                if self.highest.as_ref().is_none_or(|h| !h.has_reached(&point)) {
+                    self.highest = Some(point.clone());
                 }
                 copying.wait_for = Some(point);
             }
@@ -1032,6 +1090,9 @@ impl Capture {
                     }
                 }
                 table.rows += rows.len() as u64;
+                if let Some(mean) = (rows.iter().map(|r| r.as_bytes().len() as u64).sum::<u64>()).checked_div(rows.len() as u64) {
+                    table.row_bytes = mean;
+                }
                 table.chunks += u64::from(!small);
                 let origin = Origin {
                     timestamp_micros: now_micros(),
@@ -1042,13 +1103,21 @@ impl Capture {
                 };
                 if !rows.is_empty() {
                     self.out.push_back(CaptureItem::Chunk {
-                        schema: chunk.schema,
+                        // the very one that rows of the log carry: a comment may have made a copy of the version
+                        schema: copying.key.schema.clone(),
                         origin: Arc::new(origin),
                         rows,
                     });
                 }
             }
         }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -1087,9 +1156,19 @@ fn chunk_key(schema: &Arc<TableSchema>) -> Result<Arc<ChunkKey>> {
         .ok_or_else(|| Error::definite(codes::NO_KEY, format!("table \"{}\" has no key", schema.id)))
 }
 
-fn same_key(a: &ChunkKey, b: &ChunkKey) -> bool {
-    let types = |k: &ChunkKey| k.columns.iter().map(|&i| k.schema.columns[i].ty.clone()).collect::<Vec<_>>();
-    types(a) == types(b)
+/// The same columns, renamed or not, of the same types: then ranges of one are ranges of the other.
+fn same_key(a: &ChunkKey, b: &ChunkKey, changes: &[SchemaChange]) -> bool {
+    let renamed = |name: &Arc<str>| {
+        changes.iter().fold(name.clone(), |name, change| match change {
+            SchemaChange::RenameColumn { column, to, .. } if same_name(column, &name) => to.clone(),
+            _ => name,
+        })
+    };
+    let columns = |k: &ChunkKey| -> Vec<_> {
+        k.columns.iter().map(|&i| (k.schema.columns[i].name.clone(), k.schema.columns[i].ty.clone())).collect()
+    };
+    let (a, b) = (columns(a), columns(b));
+    a.len() == b.len() && a.iter().zip(&b).all(|((n, t), (m, u))| same_name(&renamed(n), m) && t == u)
 }
 
 fn now_micros() -> i64 {
@@ -1105,6 +1184,7 @@ async fn read_chunk(
     job: ChunkJob,
     messages: mpsc::Sender<Message>,
 ) {
+    let schema = job.table.schema.clone();
     let opened = match conn {
         Some(conn) => Ok(conn),
         None => chunk::open(&config, &server_uuid).await,
@@ -1126,7 +1206,7 @@ async fn read_chunk(
             (Err(ChunkError::Failed(error)), None)
         }
     };
-    let _ = messages.send(Message::Done { chunk: number, result, conn }).await;
+    let _ = messages.send(Message::Done { chunk: number, schema, result, conn }).await;
 }
 
 fn dropped() -> ChunkError {
@@ -1199,7 +1279,19 @@ async fn scan(
                 }
             }
             Ok(LogItem::Moved) => {}
-            Err(error) if error.code() == codes::STRUCTURE_DIFFERS => return Ok(None),
+            // a DDL, or rows, that do not fit structures which were read behind it: the next try begins behind it
+            Err(error)
+                if [
+                    codes::STRUCTURE_DIFFERS,
+                    codes::STRUCTURE_UNKNOWN,
+                    codes::DDL_UNSUPPORTED,
+                    codes::DDL_NOT_UNDERSTOOD,
+                    codes::KEY_CHANGED,
+                ]
+                .contains(&error.code()) =>
+            {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         }
     }

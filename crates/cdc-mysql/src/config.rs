@@ -4,6 +4,7 @@ use cdc_core::plan::{OptionValue, Options};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::{Error, Result, codes};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,71 @@ pub enum Point {
 /// What is called at a [`Point`].
 pub type Hook = dyn Fn(Point, &cdc_core::TableId) + Send + Sync;
 
+/// How a connection is made secure; the words are those of MySQL's own clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tls {
+    /// Not at all.
+    Disabled,
+    /// Encrypted if the server offers it, else not. Nobody is verified: whoever can change what is sent on the
+    /// way can also take TLS out of the offer.
+    Preferred,
+    /// Encrypted, with whoever answers.
+    Required,
+    /// Encrypted, and the server's certificate is signed by `tls_ca`.
+    VerifyCa,
+    /// The same, and it is of the host that `url` names. Without `tls_ca` the public authorities count.
+    VerifyIdentity,
+}
+
+impl Tls {
+    /// The words of option `tls`, weakest first.
+    pub const WORDS: &[&str] = &["disabled", "preferred", "required", "verify-ca", "verify-identity"];
+
+    fn parse(word: &str) -> Option<Tls> {
+        Some(match word {
+            "disabled" => Tls::Disabled,
+            "preferred" => Tls::Preferred,
+            "required" => Tls::Required,
+            "verify-ca" => Tls::VerifyCa,
+            "verify-identity" => Tls::VerifyIdentity,
+            _ => return None,
+        })
+    }
+
+    /// Is the server's certificate looked at?
+    pub fn is_verifying(self) -> bool {
+        matches!(self, Tls::VerifyCa | Tls::VerifyIdentity)
+    }
+}
+
+/// As it is written.
+impl fmt::Display for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Tls::WORDS[*self as usize])
+    }
+}
+
+/// A file or a socket that an option names; shown in quotes, or as `"***"` if its name came from the environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its name is not shown.
+    pub secret: bool,
+}
+
+impl From<&Path> for Named {
+    fn from(path: &Path) -> Named {
+        Named { path: path.to_owned(), secret: false }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.secret { f.write_str("\"***\"") } else { write!(f, "\"{}\"", self.path.display()) }
+    }
+}
+
 /// A server, an account, the tables, and how to read them.
 #[derive(Clone)]
 pub struct Config {
@@ -51,6 +117,19 @@ pub struct Config {
     pub user: String,
     /// Its password; never shown.
     pub password: Option<String>,
+    /// The file that holds the password instead, read anew for every connection, so that it can be changed while
+    /// a pipeline runs.
+    pub password_file: Option<Named>,
+    /// The server's Unix socket. Host and port are then no more than a name.
+    pub socket: Option<Named>,
+    /// How a connection over TCP is made secure.
+    pub tls: Tls,
+    /// The authorities that count when the server is verified, PEM.
+    pub tls_ca: Option<Named>,
+    /// The certificate by which we prove who we are, PEM, with what is between it and the authority.
+    pub tls_cert: Option<Named>,
+    /// Its private key, PEM.
+    pub tls_key: Option<Named>,
     /// Which tables.
     pub tables: TableSet,
     /// The replica id under which the log is read.
@@ -74,9 +153,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Host and port, for messages.
+    /// Host and port, or the socket, for messages.
     pub fn place(&self) -> String {
-        if self.secret_place { "***".to_owned() } else { format!("{}:{}", self.host, self.port) }
+        match &self.socket {
+            Some(socket) => format!("socket {socket}"),
+            None if self.secret_place => "***".to_owned(),
+            None if self.host.contains(':') => format!("[{}]:{}", self.host, self.port),
+            None => format!("{}:{}", self.host, self.port),
+        }
     }
 
     /// The account's name, for messages.
@@ -121,6 +205,12 @@ impl Config {
             port,
             user: user.to_owned(),
             password: password.map(str::to_owned),
+            password_file: None,
+            socket: None,
+            tls: Tls::Preferred,
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
             tables,
             server_id: 5400,
             start: StartMode::Initial,
@@ -137,7 +227,8 @@ impl Config {
     /// From the options of a plan.
     ///
     /// # Errors
-    /// As [`Config::new`], and `OPTION_VALUE` for a start that cannot be read.
+    /// As [`Config::new`], `OPTION_VALUE` for a start that cannot be read, and what [`Config::ensure_connectable`]
+    /// says.
     pub fn from_options(options: &Options) -> Result<Config> {
         let text = |name: &str| {
             options.text(name).ok_or_else(|| {
@@ -169,8 +260,90 @@ impl Config {
         let secret = |name: &str| matches!(options.0.get(name), Some(OptionValue::Secret(_)));
         config.secret_place = secret("url");
         config.secret_user = secret("user");
+        let named = |name: &str| {
+            options.text(name).map(|path| Named { path: PathBuf::from(path), secret: secret(name) })
+        };
+        config.password_file = named("password_file");
+        config.socket = named("socket");
+        config.tls_ca = named("tls_ca");
+        config.tls_cert = named("tls_cert");
+        config.tls_key = named("tls_key");
+        if let Some(word) = options.text("tls") {
+            config.tls = Tls::parse(word).ok_or_else(|| {
+                Error::definite(codes::OPTION_VALUE, "this is no value for option \"tls\"")
+                    .help(Tls::WORDS.join(", "))
+            })?;
+        }
         config.start = start_mode(options)?;
+        config.ensure_connectable()?;
         Ok(config)
+    }
+
+    /// Relative paths are from this folder: that of the pipeline file.
+    pub fn relative_to(mut self, base: &Path) -> Config {
+        let paths = [
+            &mut self.password_file,
+            &mut self.socket,
+            &mut self.tls_ca,
+            &mut self.tls_cert,
+            &mut self.tls_key,
+        ];
+        for named in paths.into_iter().flatten() {
+            named.path = base.join(&named.path);
+        }
+        self
+    }
+
+    /// Do the options of the connection fit together? One that would silently do nothing is refused, since who
+    /// names an authority believes that it is asked.
+    ///
+    /// # Errors
+    /// `OPTION_VALUE`, `MISSING_OPTION`.
+    pub fn ensure_connectable(&self) -> Result<()> {
+        let value = |headline: &str, help: &str| {
+            Err(Error::definite(codes::OPTION_VALUE, headline).help(help))
+        };
+        let missing = |headline: &str, help: &str| {
+            Err(Error::definite(codes::MISSING_OPTION, headline).help(help))
+        };
+        let tls = self.tls;
+        let files = self.tls_ca.is_some() || self.tls_cert.is_some() || self.tls_key.is_some();
+        if self.password.is_some() && self.password_file.is_some() {
+            return value("the source has both \"password\" and \"password_file\"", "leave out one of them");
+        }
+        if self.socket.is_some() && (files || tls.is_verifying() || tls == Tls::Required) {
+            return value(
+                "TLS is not used over a socket",
+                "a socket does not leave the machine: leave out tls and its files, or leave out socket",
+            );
+        }
+        if self.tls_ca.is_some() && !tls.is_verifying() {
+            return value(
+                &format!("\"tls_ca\" is not asked with tls = {tls}"),
+                "write tls = verify-identity, or tls = verify-ca where the certificate does not name the host",
+            );
+        }
+        if tls == Tls::Disabled && files {
+            return value("a client certificate is not shown with tls = disabled", "write tls = required, or leave out tls_cert and tls_key");
+        }
+        // any certificate that any public authority has signed for anybody would do
+        if tls == Tls::VerifyCa && self.tls_ca.is_none() {
+            return missing(
+                "tls = verify-ca needs the option \"tls_ca\"",
+                "tls_ca = \"ca.pem\": the authority that signed the server's certificate; or write tls = verify-identity",
+            );
+        }
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(_), None) => missing(
+                "option \"tls_cert\" needs the option \"tls_key\"",
+                "tls_key = \"client-key.pem\": the certificate's private key",
+            ),
+            (None, Some(_)) => missing(
+                "option \"tls_key\" needs the option \"tls_cert\"",
+                "tls_cert = \"client-cert.pem\": the certificate whose private key it is",
+            ),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -280,6 +453,58 @@ mod tests {
         ] {
             assert!(parse_url(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn options_of_a_connection_that_do_not_fit_are_refused() {
+        let base = || Config::new("mysql://[::1]:3307", "u", None, &["a.b".to_owned()]).unwrap();
+        let file = |path: &str| Some(Named::from(Path::new(path)));
+        let code = |change: &dyn Fn(&mut Config)| {
+            let mut config = base();
+            change(&mut config);
+            config.ensure_connectable().err().map(|e| e.code())
+        };
+        assert_eq!(base().place(), "[::1]:3307");
+        assert_eq!(code(&|_| {}), None);
+        let value = Some(codes::OPTION_VALUE);
+        let missing = Some(codes::MISSING_OPTION);
+        assert_eq!(code(&|c| (c.password, c.password_file) = (Some("x".into()), file("p"))), value);
+        assert_eq!(code(&|c| (c.socket, c.tls) = (file("s"), Tls::Required)), value);
+        assert_eq!(code(&|c| c.socket = file("s")), None);
+        assert_eq!(code(&|c| c.tls_ca = file("ca")), value);
+        assert_eq!(code(&|c| (c.tls_ca, c.tls) = (file("ca"), Tls::VerifyCa)), None);
+        assert_eq!(code(&|c| c.tls = Tls::VerifyCa), missing);
+        assert_eq!(code(&|c| c.tls = Tls::VerifyIdentity), None);
+        assert_eq!(code(&|c| c.tls_cert = file("c")), missing);
+        assert_eq!(code(&|c| c.tls_key = file("k")), missing);
+        assert_eq!(code(&|c| (c.tls_cert, c.tls_key) = (file("c"), file("k"))), None);
+        assert_eq!(code(&|c| (c.tls_cert, c.tls_key, c.tls) = (file("c"), file("k"), Tls::Disabled)), value);
+    }
+
+    #[test]
+    fn tls_words_and_paths() {
+        for word in Tls::WORDS {
+            assert_eq!(Tls::parse(word).unwrap().to_string(), *word);
+        }
+        assert_eq!(Tls::parse("on"), None);
+        let option = |name: &str, value| (name.to_owned(), value);
+        let options = Options(
+            [
+                option("url", OptionValue::Text("mysql://h".into())),
+                option("user", OptionValue::Text("u".into())),
+                option("tables", OptionValue::List(vec!["a.b".into()])),
+                option("tls", OptionValue::Text("verify-ca".into())),
+                option("tls_ca", OptionValue::Text("certs/ca.pem".into())),
+                option("password_file", OptionValue::Secret("/run/secret".into())),
+            ]
+            .into(),
+        );
+        let config = Config::from_options(&options).unwrap().relative_to(Path::new("base"));
+        assert_eq!(config.tls, Tls::VerifyCa);
+        assert_eq!(config.tls_ca.unwrap().path, Path::new("base/certs/ca.pem"));
+        let file = config.password_file.unwrap();
+        assert_eq!(file.path, Path::new("/run/secret"));
+        assert_eq!(file.to_string(), "\"***\"");
     }
 
     #[test]

@@ -4,64 +4,190 @@
 //! it is in the log), in UTC, and under our own `sql_mode`, so that nothing of the server's or account's
 //! defaults changes a value.
 
-use crate::config::Config;
+mod tls;
+
+use crate::config::{Config, Tls};
 use cdc_core::{Error, Result, codes};
+use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, OptsBuilder};
+use mysql_async::{Conn, DriverError, IoError, OptsBuilder};
+use std::io::ErrorKind;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 /// What every session begins with. The time-outs let a server wait for us while our targets are slow.
 const SESSION: &[&str] = &["SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', \
      net_write_timeout = 3600, net_read_timeout = 3600"];
 
-/// Opens a connection.
+/// Opens a connection, the same way for every use: over TCP or the socket, secured as `tls` says.
 ///
 /// # Errors
-/// `ACCESS_DENIED` (definite), `CONNECT_FAILED` (transient).
+/// Definite: `ACCESS_DENIED`, `TLS_FAILED`, `FILE_UNREADABLE`, `OPTION_VALUE`. Transient: `CONNECT_FAILED`, also
+/// when it takes longer than `connect_timeout`, at whatever step.
 pub async fn connect(config: &Config) -> Result<Conn> {
-    let opts = OptsBuilder::default()
+    config.ensure_connectable()?;
+    let secure = tls::options(config)?;
+    let mut opts = OptsBuilder::default()
         .ip_or_hostname(config.host.clone())
         .tcp_port(config.port)
         .user(Some(config.user.clone()))
-        .pass(config.password.clone())
+        .pass(password(config)?)
         .prefer_socket(false)
         .tcp_nodelay(true)
         .tcp_keepalive(Some(Duration::from_secs(30)))
+        // events are larger than the server's own limit of a statement: two images of a row
+        .max_allowed_packet(Some(1 << 30))
         .stmt_cache_size(0)
         .setup(SESSION.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if let Some(socket) = &config.socket {
+        opts = opts.socket(Some(socket.path.to_string_lossy().into_owned()));
+    }
+    let mut is_secure = secure.is_some();
+    let opening = async {
+        match open(opts.clone().ssl_opts(secure)).await {
+            // said before anything secret was sent
+            Ok(Err(mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer)))
+                if config.tls == Tls::Preferred =>
+            {
+                is_secure = false;
+                open(opts).await
+            }
+            other => other,
+        }
+    };
     let place = config.place();
-    match tokio::time::timeout(config.connect_timeout, Conn::new(opts)).await {
+    match tokio::time::timeout(config.connect_timeout, opening).await {
         Err(_) => Err(Error::transient(
             codes::CONNECT_FAILED,
             format!("server at {place} did not answer within {:?}", config.connect_timeout),
-        )),
-        Ok(Ok(conn)) => Ok(conn),
-        Ok(Err(error)) => Err(connect_error(error, config, &place)),
+        )
+        .help("check that the server runs and that url names its host and port, or raise connect_timeout")),
+        Ok(Ok(Ok(conn))) => Ok(conn),
+        Ok(Ok(Err(error))) => Err(connect_error(&error, config, &place, is_secure)),
+        Ok(Err(_panic)) => Err(Error::definite(
+            codes::TLS_FAILED,
+            format!("the password cannot be sent to server at {place} without TLS: its key is not one that can be used for it"),
+        )
+        .help("write tls = required, or give the source a password of fewer than 200 bytes")),
     }
 }
 
-fn connect_error(error: mysql_async::Error, config: &Config, place: &str) -> Error {
-    match &error {
-        mysql_async::Error::Server(e) if matches!(e.code, 1045 | 1044 | 1698 | 1251 | 1862 | 3118) => {
-            // the server's message names account and host
-            let said = if config.secret_user { String::new() } else { format!(": {}", e.message) };
-            let account = config.account();
-            Error::definite(
-                codes::ACCESS_DENIED,
-                format!("server at {place} refuses account \"{account}\"{said}"),
-            )
-            .help(format!(
-                "check user and password of the source, or: CREATE USER '{account}'@'%' IDENTIFIED BY '..'; \
-                 GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{account}'@'%'"
-            ))
-        }
-        mysql_async::Error::Server(e) => server_error(e, "connecting"),
-        other => {
-            let why = if config.secret_place { String::new() } else { format!(": {other}") };
-            Error::transient(codes::CONNECT_FAILED, format!("no connection to {place}{why}"))
-        }
-        .help("check that the server runs and that url names its host and port"),
+/// The library panics on an RSA key that is none, or into which the password does not fit: here that is a result.
+async fn open(opts: OptsBuilder) -> std::thread::Result<mysql_async::Result<Conn>> {
+    AssertUnwindSafe(Conn::new(opts)).catch_unwind().await
+}
+
+fn password(config: &Config) -> Result<Option<String>> {
+    let Some(file) = &config.password_file else { return Ok(config.password.clone()) };
+    let text = String::from_utf8(tls::read(file, "password_file")?).map_err(|_| {
+        Error::definite(codes::FILE_NOT_TEXT, format!("file {file} of option \"password_file\" is not UTF-8 text"))
+            .help("it holds the password, and at most a newline after it")
+    })?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+}
+
+fn connect_error(error: &mysql_async::Error, config: &Config, place: &str, is_secure: bool) -> Error {
+    if let Some(error) = tls::failed(error, config, place) {
+        return error;
     }
+    let account = config.account();
+    match error {
+        mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => tls::not_offered(place, config.tls),
+        mysql_async::Error::Server(e) => match e.code {
+            // require_secure_transport
+            3159 => tls::needed(place, config.tls),
+            // account or password wrong, locked, expired; its host not allowed, blocked
+            1044 | 1045 | 1129 | 1130 | 1251 | 1698 | 1820 | 1862 | 3118 | 3955 => {
+                // the server's message names account and host
+                let said = if config.secret_user { String::new() } else { format!(": {}", e.message) };
+                let headline = format!("server at {place} refuses account \"{account}\"{said}");
+                let error = Error::definite(codes::ACCESS_DENIED, headline).help(account_help(account));
+                // the server says the same of an account whose REQUIRE is not met
+                if config.socket.is_some() || is_secure && config.tls_cert.is_some() {
+                    error
+                } else if is_secure {
+                    error.help("an account that REQUIREs X509 needs tls_cert and tls_key")
+                } else if config.tls == Tls::Disabled {
+                    error.help("an account that REQUIREs SSL needs tls = required")
+                } else {
+                    error.help("an account that REQUIREs SSL needs TLS, which the server does not offer")
+                }
+            }
+            _ => server_error(e, "connecting"),
+        },
+        // also what a server says of an account that it does not have: it draws a method for it by its name, so
+        // that accounts cannot be guessed (sql/auth/sql_authentication.cc, decoy_user)
+        mysql_async::Error::Driver(DriverError::UnknownAuthPlugin { name }) => method_not_built(name, place, account),
+        mysql_async::Error::Driver(DriverError::CleartextPluginDisabled) => {
+            method_not_built("mysql_clear_password", place, account)
+        }
+        mysql_async::Error::Driver(DriverError::MysqlOldPasswordDisabled) => {
+            method_not_built("mysql_old_password", place, account)
+        }
+        other => {
+            let headline = format!("no connection to {place}{}", why(other, config));
+            let error = if comes_again(other) {
+                Error::definite(codes::CONNECT_FAILED, headline)
+            } else {
+                Error::transient(codes::CONNECT_FAILED, headline)
+            };
+            let error = if is_gibberish(other) {
+                error.note("what answers there may not be a MySQL server")
+            } else {
+                error
+            };
+            error.help(match &config.socket {
+                Some(_) => "check that the server runs on this machine and that socket is its @@socket",
+                None => "check that the server runs and that url names its host and port",
+            })
+        }
+    }
+}
+
+/// A socket that we may not use, or whose path is too long.
+fn comes_again(error: &mysql_async::Error) -> bool {
+    let mysql_async::Error::Io(IoError::Io(io)) = error else { return false };
+    matches!(io.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput)
+}
+
+/// What came makes no sense as packets of a server.
+fn is_gibberish(error: &mysql_async::Error) -> bool {
+    match error {
+        mysql_async::Error::Driver(e) => !matches!(e, DriverError::ConnectionClosed),
+        mysql_async::Error::Io(IoError::Io(io)) => {
+            matches!(io.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::Other)
+        }
+        _ => false,
+    }
+}
+
+/// What the operating system says holds no address; what else is said may.
+fn why(error: &mysql_async::Error, config: &Config) -> String {
+    match error {
+        mysql_async::Error::Io(IoError::Io(io)) if io.raw_os_error().is_some() => format!(": {io}"),
+        mysql_async::Error::Driver(e) => format!(": {e}"),
+        mysql_async::Error::Io(IoError::Io(io)) if !config.secret_place => format!(": {io}"),
+        other if !config.secret_place => format!(": {other}"),
+        _ => String::new(),
+    }
+}
+
+fn method_not_built(name: &str, place: &str, account: &str) -> Error {
+    Error::definite(
+        codes::ACCESS_DENIED,
+        format!("server at {place} does not let account \"{account}\" in by a method that is built: it asks for {name}"),
+    )
+    .note("a server answers so for an account that it does not have, too")
+    .help(format!("ALTER USER '{account}'@'%' IDENTIFIED WITH caching_sha2_password BY '..'"))
+    .help(account_help(account))
+}
+
+fn account_help(account: &str) -> String {
+    format!(
+        "check user and password of the source, or: CREATE USER '{account}'@'%' IDENTIFIED BY '..'; \
+         GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{account}'@'%'"
+    )
 }
 
 /// What a failed query means. `doing` completes "while ..".
@@ -76,7 +202,7 @@ fn server_error(e: &mysql_async::ServerError, doing: &str) -> Error {
     let headline = format!("server error {} while {doing}: {}", e.code, e.message);
     match e.code {
         // too many connections, shutdown, lock wait, deadlock, killed: another try may succeed
-        1040 | 1053 | 1205 | 1213 | 1317 | 1927 | 2006 | 2013 | 3159 | 3024 | 4031 => {
+        1040 | 1053 | 1205 | 1213 | 1317 | 1927 | 2006 | 2013 | 3169 | 3024 | 4031 => {
             Error::transient(codes::SERVER_ERROR, headline)
         }
         1044 | 1142 | 1143 | 1227 => Error::definite(codes::GRANT_MISSING, headline),

@@ -98,7 +98,7 @@ impl Flaw {
     }
 }
 
-/// The error of a column whose character set is not built in.
+/// The error of a column whose character set is not known, or whose table was not asked for in time.
 #[cold]
 pub(crate) fn charset_unsupported(table: &TableId, column: &Column, charset: &str) -> Error {
     Error::definite(
@@ -109,4 +109,9 @@ pub(crate) fn charset_unsupported(table: &TableId, column: &Column, charset: &st
         ),
     )
     .help(format!("leave the column out, or convert it: ALTER TABLE {table} MODIFY .. CHARACTER SET utf8mb4"))
+}
+
+/// Does the key by which the rows of this table are told apart hold the column?
+pub(crate) fn in_key(table: &TableSchema, column: usize) -> bool {
+    table.key().is_some_and(|key| key.contains(&column))
 }

@@ -1,5 +1,6 @@
 //! The `mysql` source, as the language knows it.
 
+use crate::config::Tls;
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 
 fn option(name: &'static str, kind: OptionKind, help: &'static str) -> OptionDescriptor {
@@ -16,6 +17,33 @@ pub fn descriptor() -> ConnectorDescriptor {
             OptionDescriptor { required: true, ..option("url", OptionKind::Url, "mysql://host:port") },
             OptionDescriptor { required: true, ..option("user", OptionKind::Text, "the account's name") },
             option("password", OptionKind::Secret, "the account's password; take it from the environment"),
+            option(
+                "password_file",
+                OptionKind::Path,
+                "a file that holds the password instead (a newline at its end does not count); read for every connection",
+            ),
+            option(
+                "socket",
+                OptionKind::Path,
+                "the server's Unix socket, on this machine; host and port of url are then only a name",
+            ),
+            OptionDescriptor {
+                default: Some("preferred"),
+                ..option(
+                    "tls",
+                    OptionKind::Choice(Tls::WORDS),
+                    "disabled: never; preferred: encrypted if the server offers it; required: encrypted or not at all; \
+                     verify-ca: and signed by tls_ca; verify-identity: and of the host in url",
+                )
+            },
+            option(
+                "tls_ca",
+                OptionKind::Path,
+                "PEM file of the authorities that verify-ca and verify-identity trust; without it verify-identity \
+                 trusts the public ones",
+            ),
+            option("tls_cert", OptionKind::Path, "PEM file of a client certificate, for accounts that REQUIRE X509"),
+            option("tls_key", OptionKind::Path, "PEM file of its private key"),
             OptionDescriptor {
                 required: true,
                 ..option(

@@ -80,6 +80,20 @@ impl GtidSet {
         Ok(set)
     }
 
+    /// From the text of `gtid_owned`: as [`GtidSet::parse`], with `#` and a thread behind each number.
+    ///
+    /// # Errors
+    /// As [`GtidSet::parse`].
+    pub fn parse_owned(text: &str) -> Result<GtidSet> {
+        let mut plain = String::with_capacity(text.len());
+        let mut parts = text.split('#');
+        plain.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            plain.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+        }
+        GtidSet::parse(&plain)
+    }
+
     /// True if it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -286,6 +300,13 @@ mod tests {
             let tagged = bad.ends_with("a-");
             assert!(GtidSet::parse(bad).is_err() || tagged, "{bad}");
         }
+    }
+
+    #[test]
+    fn owned_gtids() {
+        let owned = GtidSet::parse_owned(&format!("{A}:29#12:31#7,\n{B}:mytag:5#1024")).unwrap();
+        assert_eq!(owned, set(&format!("{A}:29:31,{B}:mytag:5")));
+        assert!(GtidSet::parse_owned("").unwrap().is_empty());
     }
 
     #[test]

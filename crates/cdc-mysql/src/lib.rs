@@ -17,6 +17,7 @@
 
 pub mod binlog;
 pub mod capture;
+pub mod charsets;
 pub mod config;
 pub mod conn;
 pub mod ddl;

@@ -69,10 +69,11 @@ pub async fn check(conn: &mut Conn, config: &Config) -> Result<(Server, Vec<Chec
         )
         .help("MySQL 8.0 and later can be a source"));
     }
-    if number < 80_000 {
+    // before 8.0.26 the first event of a stream has another form (the variable that asks for checksums was renamed)
+    if number < 80_026 {
         return Err(Error::definite(
             codes::SERVER_UNSUPPORTED,
-            format!("the server is MySQL {version}, 8.0 or later is needed"),
+            format!("the server is MySQL {version}, 8.0.26 or later is needed"),
         ));
     }
     let names = [
@@ -128,7 +129,7 @@ pub async fn check(conn: &mut Conn, config: &Config) -> Result<(Server, Vec<Chec
     );
     let uuid = setting(5);
     if log_on {
-        checks.extend(log_filters(conn).await?);
+        checks.extend(log_filters(conn, number).await?);
         checks.push(privilege(conn, "SHOW BINARY LOG STATUS", "REPLICATION CLIENT", config, number).await?);
         checks.push(privilege(conn, "SHOW REPLICAS", "REPLICATION SLAVE", config, number).await?);
     }
@@ -141,10 +142,11 @@ pub fn failures(checks: &[Check]) -> Vec<Diagnostic> {
 }
 
 /// `binlog_do_db` and `binlog_ignore_db` keep databases out of the log.
-async fn log_filters(conn: &mut Conn) -> Result<Vec<Check>> {
-    let status: Option<mysql_async::Row> = match conn.query_first("SHOW BINARY LOG STATUS").await {
+async fn log_filters(conn: &mut Conn, version: u32) -> Result<Vec<Check>> {
+    let statement = if version < 80_200 { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" };
+    let status: Option<mysql_async::Row> = match conn.query_first(statement).await {
         Ok(row) => row,
-        // no privilege, or before 8.2: told by the check of the privilege
+        // no privilege: told by its check
         Err(_) => return Ok(Vec::new()),
     };
     let Some(row) = status else { return Ok(Vec::new()) };

@@ -28,8 +28,9 @@ use cdc_mysql::config::Config;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
+use timely::scheduling::SyncActivator;
 use tokio::sync::{Semaphore, watch};
 
 /// How a plan is run.
@@ -236,7 +237,7 @@ fn flow(
         committers.push(thread);
     }
     let (to_source, from_driver) = mpsc::channel::<Record>();
-    let activator = Arc::new(Mutex::new(None));
+    let activator = Arc::new(Mutex::new(None::<SyncActivator>));
     let (frontier, committed) = watch::channel::<Tick>(started.base.tick);
     // what only worker 0 gets
     let source_end = Mutex::new(Some(SourceEnd {
@@ -275,8 +276,11 @@ fn flow(
                 worker.step_or_park(Some(Duration::from_millis(100)));
                 if let Some(frontier) = &frontier {
                     let next = probe.with_frontier(|f| f.first().copied());
+                    // After a failure operators let go of what no sink has: looked at behind the frontier, since a
+                    // failure is noted before anything is let go.
                     if let Some(next) = next
                         && next > last
+                        && !failure.is_set()
                     {
                         last = next;
                         frontier.send_if_modified(|c| {
@@ -294,7 +298,7 @@ fn flow(
         source: started.source.name.clone(),
         capture: started.capture,
         to: Some(to_source),
-        activator,
+        activator: activator.clone(),
         permits: Arc::new(Semaphore::new(IN_FLIGHT / 1024)),
         committed,
         stop: stop.0.subscribe(),
@@ -304,6 +308,7 @@ fn flow(
         every: Duration::from_millis(plan.checkpoint.every_ms.max(100)),
         until: options.until,
         cuts: started.cuts,
+        in_order: workers == 1 || plan.flows.iter().all(|f| f.key.is_none()),
     };
     let watched = failure.clone();
     let result = runtime.block_on(async {
@@ -327,6 +332,12 @@ fn flow(
         // committers must not commit what is still under way behind an error of the source: what is complete is
         // right, but the run is over
         failure.set(error.clone());
+    }
+    // A driver that was aborted has not told the source that it is over, and on a quiet server nothing else would
+    // have it look: the workers would never end.
+    if let Some(activator) = &*activator.lock().unwrap_or_else(PoisonError::into_inner) {
+        // a worker that has ended need not be woken
+        let _ = activator.activate();
     }
     for ended in guards.join() {
         if let Err(error) = ended {
@@ -379,6 +390,17 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
             format!("flow {}", flow.name),
             format!("{:?}", (&flow.source, &flow.tables, &flow.sink, &flow.target, &flow.key)),
         );
+        // the operators as `explain` prints them: without places, and without secrets
+        let alone = Plan { sources: Vec::new(), sinks: Vec::new(), flows: vec![flow.clone()], ..plan.clone() };
+        let text = cdc_core::plan::explain::to_text(&alone);
+        let operators: Vec<&str> = text
+            .lines()
+            .map(str::trim)
+            .filter(|l| l.starts_with("filter[") || l.starts_with("map["))
+            .collect();
+        if !operators.is_empty() {
+            out.insert(format!("flow {}: operators", flow.name), operators.join(" "));
+        }
     }
     out
 }
@@ -523,7 +545,8 @@ fn inspect(
         };
         open.push(OpenSink { name, sink, identity, resumed });
     }
-    if let Some((tick, binding)) = dir.last_binding()? {
+    // what sinks without progress of their own have been given, they are given under the same ticks again
+    for (tick, binding) in dir.bindings()? {
         cut(tick, &binding);
     }
     Ok((open, cuts.into_iter().collect()))

@@ -17,10 +17,10 @@
 //! cannot deadlock.
 //!
 //! *Transient errors* of a target: the transaction is rolled back, and what it held is written again, with
-//! back-off. What was written in parts and is too large to be held cannot be; then the run ends and starts
-//! again from its checkpoint.
+//! back-off. What was written in parts and is too large to be held cannot be; then the run ends, and the next start
+//! goes on from where the target stands.
 
-use cdc_core::connector::{Sink, TargetBatch, TargetTable};
+use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetTable};
 use cdc_core::event::SchemaEvent;
 use cdc_core::plan::FlowPlan;
 use cdc_core::position::Binding;
@@ -41,6 +41,10 @@ const GROUP_ROWS: usize = 100_000;
 
 /// Rows of an open tick above which they are written before it ends.
 const EARLY_ROWS: usize = 50_000;
+
+/// Bytes of the source's rows of an open tick above which it is written before it ends: well under what a source may have under way,
+/// or a tick larger than that could never end.
+const EARLY_BYTES: usize = 4 << 20;
 
 /// Bytes of written rows that are held for being written again.
 const HELD_BYTES: usize = 64 << 20;
@@ -135,6 +139,7 @@ struct TickWork {
     batches: Vec<TargetBatch>,
     guards: Vec<Vec<cdc_materialize::record::Guard>>,
     rows: usize,
+    bytes: usize,
     binding: Option<Arc<Binding>>,
 }
 
@@ -150,6 +155,11 @@ pub(crate) struct Committer {
     /// For sinks that cannot hold their progress: where bindings are noted before a commit.
     pub(crate) bindings: Option<Arc<Mutex<StateDir>>>,
     pub(crate) status: StatusHandle,
+}
+
+fn size_of_change(change: &TargetChange) -> usize {
+    let size = |row: &Option<cdc_core::Row>| row.as_ref().map_or(0, |r| r.as_bytes().len());
+    size(&change.row) + size(&change.before) + change.key.as_bytes().len() + std::mem::size_of::<TargetChange>()
 }
 
 /// What was written since the last commit, to be written again after a transient error.
@@ -223,7 +233,9 @@ impl Committer {
             // what is complete is committed: an open tick may be written in parts
             if let Some(mut entry) = pending.first_entry()
                 && *entry.key() > self.resumed
-                && entry.get().rows >= EARLY_ROWS
+                // the lowest tick that anything may still come for, so nothing is due before it
+                && *entry.key() == passed
+                && (entry.get().rows >= EARLY_ROWS || entry.get().bytes >= EARLY_BYTES)
             {
                 let open = entry.get_mut();
                 let part = TickWork {
@@ -231,6 +243,7 @@ impl Committer {
                     batches: std::mem::take(&mut open.batches),
                     guards: std::mem::take(&mut open.guards),
                     rows: std::mem::take(&mut open.rows),
+                    bytes: std::mem::take(&mut open.bytes),
                     binding: None,
                 };
                 self.write_tick(part, &mut group, &mut prepared, &mut held_tables)?;
@@ -251,6 +264,7 @@ impl Committer {
                 }
                 let work = pending.entry(tick).or_default();
                 work.rows += batch.changes.len();
+                work.bytes += batch.guard.iter().map(|g| g.bytes).sum::<usize>();
                 work.guards.push(batch.guard);
                 work.batches.push(TargetBatch {
                     table: batch.table,
@@ -313,11 +327,7 @@ impl Committer {
             }
             self.attempt(group, prepared, |this, prepared| this.write(&batch, prepared))?;
             group.rows += batch.changes.len();
-            group.bytes += batch
-                .changes
-                .iter()
-                .map(|c| c.key.as_bytes().len() + c.row.as_ref().map_or(0, |r| r.as_bytes().len()) + 96)
-                .sum::<usize>();
+            group.bytes += batch.changes.iter().map(size_of_change).sum::<usize>();
             if group.bytes > HELD_BYTES {
                 group.lost = true;
                 group.written.clear();

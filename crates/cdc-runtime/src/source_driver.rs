@@ -6,8 +6,8 @@
 //!
 //! *Replay.* After a restart from a checkpoint at tick C a target may stand at S > C, at a known position (its
 //! binding). The same ticks are cut up to the furthest such S: everything up to the binding of the next known cut
-//! gets that cut's tick and nothing behind it does. A target drops ticks that it has, so which ticks lie between
-//! two cuts does not matter. Chunks are not mended before the furthest cut is reached
+//! gets that cut's tick, or a lower one, and nothing behind it does. A target drops ticks that it has, so which ticks
+//! lie between two cuts does not matter; schema changes have ticks of their own here too. Chunks are not mended before the furthest cut is reached
 //! ([`Capture::hold_chunks_until`]): their rows never enter a replayed tick.
 //!
 //! *Checkpoints.* At the end of a tick the source's state is noted; when every sink has committed that
@@ -117,6 +117,8 @@ pub(crate) struct Driver {
     pub(crate) until: Until,
     /// Ticks that targets have, ascending.
     pub(crate) cuts: VecDeque<(Tick, Position)>,
+    /// Changes of one key reach the sinks in the order of the source: one worker, or no flow with a key of its own.
+    pub(crate) in_order: bool,
 }
 
 struct Builder {
@@ -159,8 +161,7 @@ impl Driver {
             Until::CaughtUp => Some(self.capture.server_position().await?),
             Until::Stopped => None,
         };
-        let first = self.cuts.front().map_or(self.base.tick + 1, |(tick, _)| *tick);
-        let mut open = Open::new(first);
+        let mut open = Open::new(self.base.tick + 1);
         let mut candidate: Option<(Tick, CaptureState)> = None;
         let mut last_checkpoint = Instant::now();
         let mut last_closed = Instant::now();
@@ -172,6 +173,10 @@ impl Driver {
         let mut give_up: Option<Instant> = None;
         self.status
             .update(|s| s.phase = if self.capture.is_whole() { Phase::Streaming } else { Phase::Snapshot });
+        // on a quiet server a target may stand where we do, with ticks of its own
+        if let Some(tick) = self.cut(&mut open).await? {
+            last_tick = tick;
+        }
         loop {
             if *self.stop.borrow() && ending.is_none() {
                 ending = Some(Ended::Stopped);
@@ -252,7 +257,7 @@ impl Driver {
                         }
                     }
                     CaptureItem::Schema { origin, statement, changes, before, after } => {
-                        if open.used && !open.schema && !in_replay {
+                        if open.used && !open.schema {
                             // the position is still that in front of the statement's transaction
                             last_tick = self.close(&mut open).await?;
                         }
@@ -274,21 +279,17 @@ impl Driver {
                     CaptureItem::TransactionEnd => {
                         self.status.update(|s| s.transactions += 1);
                         moved = true;
-                        if let Some((tick, position)) = self.cuts.front() {
-                            if self.capture.has_reached(position)? {
-                                debug_assert_eq!(open.tick, *tick);
-                                last_tick = self.close(&mut open).await?;
-                            }
-                        } else if open.schema {
+                        if open.schema {
                             last_tick = self.close(&mut open).await?;
+                        }
+                        if let Some(tick) = self.cut(&mut open).await? {
+                            last_tick = tick;
                         }
                     }
                     CaptureItem::Moved => {
                         moved = true;
-                        if let Some((_, position)) = self.cuts.front()
-                            && self.capture.has_reached(position)?
-                        {
-                            last_tick = self.close(&mut open).await?;
+                        if let Some(tick) = self.cut(&mut open).await? {
+                            last_tick = tick;
                         }
                     }
                     CaptureItem::TableWhole(table) => {
@@ -382,14 +383,22 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits until there is room: a slow target slows the source down.
+    /// Waits until there is room: a slow target slows the source down. The rows of the open tick itself are handed on
+    /// and written before it ends, so there will be room; where a flow states a key of its own and there are
+    /// several workers they cannot be (their order is only known when all have come): then the open tick alone is
+    /// not made to wait. Nor is a run that is to stop.
     async fn send_batch(&mut self, builder: Builder) -> Result<()> {
-        if builder.changes.is_empty() {
-            return Ok(());
-        }
+        let Some(tick) = builder.changes.first().map(|c| c.tick) else { return Ok(()) };
         let units = (builder.bytes / UNIT + 1).min(IN_FLIGHT / UNIT) as u32;
-        let Ok(permit) = self.permits.clone().acquire_many_owned(units).await else { return Ok(()) };
-        let permit: Arc<OwnedSemaphorePermit> = Arc::new(permit);
+        let mut committed = self.committed.clone();
+        let mut stop = self.stop.clone();
+        let in_order = self.in_order;
+        let permit: Option<Arc<OwnedSemaphorePermit>> = tokio::select! {
+            biased;
+            permit = self.permits.clone().acquire_many_owned(units) => permit.ok().map(Arc::new),
+            _ = committed.wait_for(|c| *c + 1 >= tick), if !in_order => None,
+            _ = stop.wait_for(|s| *s) => None,
+        };
         self.send(Record::Rows {
             worker: 0,
             batch: Arc::new(Batch {
@@ -397,7 +406,7 @@ impl Driver {
                 origins: builder.origins,
                 changes: builder.changes,
             }),
-            guard: Guard(Some(permit)),
+            guard: Guard { held: permit.map(|p| p as Arc<dyn std::any::Any + Send + Sync>), bytes: builder.bytes },
         });
         Ok(())
     }
@@ -409,12 +418,31 @@ impl Driver {
         let mut binding = Binding::default();
         binding.positions.insert(self.source.clone(), self.capture.position());
         self.send(Record::End { tick, binding: Arc::new(binding) });
-        if self.cuts.front().is_some_and(|(cut, _)| *cut == tick) {
+        *open = Open::new(tick + 1);
+        Ok(tick)
+    }
+
+    /// In a replay: ends the cuts whose position has been reached, each with the tick that its target has. Rows of the
+    /// open tick may have a lower number, since the target has them; the cut's own number ends it. Gives the last
+    /// tick ended.
+    async fn cut(&mut self, open: &mut Open) -> Result<Option<Tick>> {
+        let mut last = None;
+        while let Some((tick, position)) = self.cuts.front() {
+            let tick = *tick;
+            if !self.capture.has_reached(position)? {
+                break;
+            }
+            if open.used && open.tick < tick {
+                self.close(open).await?;
+            }
+            // the run before made a tick of each schema change too, so there is always room for the number
+            if open.tick < tick {
+                *open = Open::new(tick);
+            }
+            last = Some(self.close(open).await?);
             self.cuts.pop_front();
         }
-        let next = self.cuts.front().map_or(tick + 1, |(cut, _)| *cut);
-        *open = Open::new(next);
-        Ok(tick)
+        Ok(last)
     }
 
     fn send(&self, record: Record) {
@@ -453,7 +481,7 @@ impl Driver {
         self.base.sources.insert(self.source.clone(), state);
         let mut dir = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         dir.save(&self.base)?;
-        Ok(())
+        dir.trim_bindings(tick)
     }
 }
 

@@ -22,7 +22,7 @@ use cdc_mysql::capture::CaptureState;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The version of the format; another one is refused.
@@ -206,7 +206,14 @@ impl StateDir {
         let write = |slot: &mut Option<File>| -> std::io::Result<()> {
             let file = match slot {
                 Some(file) => file,
-                None => slot.insert(OpenOptions::new().create(true).append(true).open(&path)?),
+                // a line of its own behind one that was torn
+                None => {
+                    let file = slot.insert(OpenOptions::new().create(true).append(true).open(&path)?);
+                    if file.metadata()?.len() > 0 {
+                        writeln!(file)?;
+                    }
+                    file
+                }
             };
             let body = serde_json::to_string(&(tick, binding)).map_err(std::io::Error::other)?;
             writeln!(file, "{:08x} {body}", crc32fast::hash(body.as_bytes()))?;
@@ -215,37 +222,50 @@ impl StateDir {
         write(&mut self.bindings).map_err(|e| unusable(&path, "writing", &e))
     }
 
-    /// The last tick noted, with its binding. A torn last line counts as not written.
+    /// The ticks noted since the last checkpoint, with their bindings, ascending. A torn line counts as not written.
     ///
     /// # Errors
     /// `STATE_UNREADABLE`.
-    pub fn last_binding(&self) -> Result<Option<(Tick, Binding)>> {
+    pub fn bindings(&self) -> Result<BTreeMap<Tick, Binding>> {
         let path = self.dir.join("bindings");
         let text = match fs::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(e) => return Err(unusable(&path, "reading", &e)),
         };
-        Ok(text.lines().rev().find_map(|line| {
-            let (crc, body) = line.split_once(' ')?;
-            (u32::from_str_radix(crc, 16).ok()? == crc32fast::hash(body.as_bytes())).then_some(())?;
-            serde_json::from_str(body).ok()
-        }))
+        Ok(text.lines().filter_map(read_binding).collect())
     }
 
-    /// Bindings up to a checkpoint are not needed any more.
+    /// Bindings up to a checkpoint's tick are not needed any more.
     ///
     /// # Errors
     /// `STATE_UNREADABLE`.
-    pub fn trim_bindings(&mut self) -> Result<()> {
+    pub fn trim_bindings(&mut self, checkpoint: Tick) -> Result<()> {
         let path = self.dir.join("bindings");
-        if let Some(file) = &mut self.bindings {
-            file.set_len(0)
-                .and_then(|()| file.seek(SeekFrom::Start(0)).map(|_| ()))
-                .map_err(|e| unusable(&path, "writing", &e))?;
+        if !path.exists() {
+            return Ok(());
         }
-        Ok(())
+        let partial = self.dir.join("bindings.partial");
+        let mut trim = || -> std::io::Result<()> {
+            let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+            let mut file = File::create(&partial)?;
+            for line in text.lines().filter(|l| read_binding(l).is_some_and(|(tick, _)| tick > checkpoint)) {
+                writeln!(file, "{line}")?;
+            }
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            self.bindings = None;
+            File::open(&self.dir)?.sync_all()
+        };
+        trim().map_err(|e| unusable(&path, "writing", &e))
     }
+}
+
+/// A line of the log of bindings; `None` if it is torn.
+fn read_binding(line: &str) -> Option<(Tick, Binding)> {
+    let (crc, body) = line.split_once(' ')?;
+    (u32::from_str_radix(crc, 16).ok()? == crc32fast::hash(body.as_bytes())).then_some(())?;
+    serde_json::from_str(body).ok()
 }
 
 fn read_checkpoint(path: &Path) -> Result<Checkpoint> {
@@ -283,6 +303,10 @@ fn read_checkpoint(path: &Path) -> Result<Checkpoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ticks(state: &StateDir) -> Vec<Tick> {
+        state.bindings().unwrap().into_keys().collect()
+    }
 
     fn checkpoint(tick: Tick) -> Checkpoint {
         Checkpoint {
@@ -344,16 +368,24 @@ mod tests {
     fn bindings_survive_a_torn_last_line() {
         let dir = tempfile::tempdir().unwrap();
         let mut state = StateDir::open(dir.path()).unwrap();
-        assert_eq!(state.last_binding().unwrap(), None);
+        assert!(state.bindings().unwrap().is_empty());
         let binding = Binding::default();
         state.note_binding(7, &binding).unwrap();
         state.note_binding(8, &binding).unwrap();
-        assert_eq!(state.last_binding().unwrap(), Some((8, binding.clone())));
+        assert_eq!(ticks(&state), [7, 8]);
         let path = dir.path().join("bindings");
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
-        assert_eq!(state.last_binding().unwrap(), Some((7, binding)));
-        state.trim_bindings().unwrap();
-        assert_eq!(state.last_binding().unwrap(), None);
+        assert_eq!(ticks(&state), [7]);
+        state.bindings = None;
+        state.note_binding(9, &binding).unwrap();
+        state.note_binding(4, &binding).unwrap();
+        assert_eq!(ticks(&state), [4, 7, 9], "behind a torn line, in any order");
+        state.trim_bindings(8).unwrap();
+        assert_eq!(ticks(&state), [9]);
+        state.trim_bindings(9).unwrap();
+        assert!(state.bindings().unwrap().is_empty());
+        state.note_binding(10, &binding).unwrap();
+        assert_eq!(ticks(&state), [10]);
     }
 }

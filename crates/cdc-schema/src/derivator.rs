@@ -51,7 +51,7 @@ pub fn derive(
         // dropped and made again in one statement (CREATE OR REPLACE)
         return Ok(vec![TargetSchemaChange::CreateTable { table: after.clone() }]);
     }
-    check_key(before, after)?;
+    check_key(before, after, changes)?;
     let mut out = Vec::new();
     let mut name = before.name.clone();
     if name != after.name {
@@ -221,9 +221,14 @@ fn refuse(flow: &FlowPlan, kind: &str, table: &str) -> Result<()> {
     }
 }
 
-fn check_key(before: &TargetTable, after: &TargetTable) -> Result<()> {
-    let types = |t: &TargetTable| t.key.iter().map(|&i| t.schema.columns[i].ty.clone()).collect::<Vec<_>>();
-    if types(before) == types(after) {
+fn check_key(before: &TargetTable, after: &TargetTable, changes: &[SchemaChange]) -> Result<()> {
+    let columns = |t: &TargetTable| -> Vec<_> {
+        t.key.iter().map(|&i| (t.schema.columns[i].name.clone(), t.schema.columns[i].ty.clone())).collect()
+    };
+    let (old, new) = (columns(before), columns(after));
+    // renamed by the flow or by the source, a column is the same; another column is not
+    let same = |a: &str, b: &str| same_name(a, b) || same_name(&renamed(changes, a), b);
+    if old.len() == new.len() && old.iter().zip(&new).all(|((n, t), (m, u))| same(n, m) && t == u) {
         return Ok(());
     }
     Err(Error::definite(codes::KEY_CHANGED, format!("the key of target table \"{}\" changes", before.name))

@@ -61,12 +61,17 @@ pub trait SinkPort: 'static {
 /// Rows of one tick at one worker above which parts are handed over early.
 const PART: usize = 16_384;
 
+/// Bytes of the source's rows of one tick at one worker above which parts are handed over early. Small against what a source may have
+/// under way, times the number of workers: else a tick could hold all of it and never end.
+const PART_BYTES: usize = 512 << 10;
+
 type Key = (*const TargetTable, *const Origin);
 
 #[derive(Default)]
 struct TickRows {
     batches: BTreeMap<Key, SinkBatch>,
     rows: usize,
+    bytes: usize,
     in_order: bool,
 }
 
@@ -90,7 +95,7 @@ pub(crate) fn sink<'scope>(
             port.connect(activator(&scope, &info.address));
             let mut open: BTreeMap<Tick, TickRows> = BTreeMap::new();
             let mut held: Option<Capability<Tick>> = None;
-            // the last tick that anything has come for
+            // the last tick that has ended
             let mut last: Tick = 0;
             let mut told: Option<Option<Tick>> = None;
             move |(input, frontier), _output| {
@@ -106,13 +111,13 @@ pub(crate) fn sink<'scope>(
                                 if let Some(counter) = counters.rows.get(worker) {
                                     counter.fetch_add(changes.len() as u64, Ordering::Relaxed);
                                 }
-                                last = last.max(changes.iter().map(|c| c.tick).max().unwrap_or(0));
-                                collect(&mut open, &table, &origins, changes, in_order, &guard);
+                                collect(&mut open, &table, &origins, changes, in_order, &guard, port.committed());
                             }
                             Routed::Schema { ordinal, flow, event, before, after } => {
-                                last = last.max(event.tick);
                                 port.schema(ordinal, flow, event, before, after);
                             }
+                            // Only ticks that have ended hold the capability: until then the source's own does,
+                                // and one that a stopping source never ends must hold nothing.
                             Routed::End { tick, binding } => {
                                 last = last.max(tick);
                                 port.end(tick, binding);
@@ -121,7 +126,7 @@ pub(crate) fn sink<'scope>(
                     }
                 });
                 for (tick, rows) in &mut open {
-                    if rows.in_order && rows.rows >= PART {
+                    if rows.in_order && (rows.rows >= PART || rows.bytes >= PART_BYTES) {
                         hand_over(port.as_mut(), *tick, std::mem::take(rows), delivery);
                         rows.in_order = true;
                     }
@@ -151,6 +156,7 @@ pub(crate) fn sink<'scope>(
     )
 }
 
+/// Sorts changes into their ticks. What the target has already is let go at once: a replayed tick may be long.
 fn collect(
     open: &mut BTreeMap<Tick, TickRows>,
     table: &Arc<TargetTable>,
@@ -158,11 +164,14 @@ fn collect(
     changes: Vec<TargetChange>,
     in_order: bool,
     guard: &Guard,
+    committed: Tick,
 ) {
-    let mut changes = changes.into_iter().peekable();
+    let mut changes = changes.into_iter().filter(|c| c.tick > committed).peekable();
     while let Some(tick) = changes.peek().map(|c| c.tick) {
         let rows = open.entry(tick).or_insert_with(|| TickRows { in_order: true, ..TickRows::default() });
         rows.in_order &= in_order;
+        // what the batch keeps from the source driver, however little of it is left
+        rows.bytes += guard.bytes;
         let batch = rows.batches.entry((Arc::as_ptr(table), origins.as_ptr())).or_insert_with(|| SinkBatch {
             table: table.clone(),
             origins: origins.clone(),
@@ -170,8 +179,8 @@ fn collect(
             guard: vec![guard.clone()],
         });
         while let Some(change) = changes.next_if(|c| c.tick == tick) {
-            batch.changes.push(change);
             rows.rows += 1;
+            batch.changes.push(change);
         }
     }
 }
@@ -185,9 +194,10 @@ fn hand_over(port: &mut dyn SinkPort, tick: Tick, rows: TickRows, delivery: Deli
         }
         Delivery::Net => {
             // changes of one table from several batches are netted together
-            let mut tables: BTreeMap<*const TargetTable, SinkBatch> = BTreeMap::new();
+            // (by name and version: two copies of one version are one table)
+            let mut tables: BTreeMap<(String, u32), SinkBatch> = BTreeMap::new();
             for batch in rows.batches.into_values() {
-                match tables.entry(Arc::as_ptr(&batch.table)) {
+                match tables.entry((batch.table.name.clone(), batch.table.schema.version)) {
                     std::collections::btree_map::Entry::Vacant(entry) => {
                         entry.insert(batch);
                     }

@@ -13,7 +13,7 @@ use super::table_map::{TableMap, WireType};
 use crate::decode::bytes::{Bytes, LengthWidth};
 use crate::decode::charset::{self, Codec};
 use crate::decode::number::DecimalLayout;
-use crate::decode::{self, Flaw, bit, enum_set, geometry, json, number, temporal, text};
+use crate::decode::{self, Flaw, bit, enum_set, geometry, in_key, json, number, temporal, text};
 use cdc_core::diagnostic::codes;
 use cdc_core::error::{Error, Result};
 use cdc_core::row::{Encoded, Row, RowBuilder};
@@ -225,11 +225,12 @@ impl RowDecoder {
             .columns
             .iter()
             .zip(&schema.columns)
-            .map(|(wire, column)| {
-                if let Some(step) = step(wire.ty, &column.ty) {
+            .enumerate()
+            .map(|(i, (wire, column))| {
+                if let Some(step) = step(wire.ty, &column.ty, in_key(schema, i)) {
                     return Ok(step);
                 }
-                // what `check` lets pass and is not read: a character set that is not built in
+                // what `check` lets pass and is not read: a character set whose table is not there
                 match column.ty.charset() {
                     Some(charset) => Err(decode::charset_unsupported(&schema.id, column, &charset.name)),
                     None => Err(Error::definite(
@@ -317,9 +318,12 @@ impl RowDecoder {
     }
 }
 
-/// The step that reads such bytes as a value of such a type.
-fn step(wire: WireType, ty: &ColumnType) -> Option<Step> {
-    let codec = || charset::charset(&ty.charset()?.name)?.codec;
+/// The step that reads such bytes as a value of such a type. `key`: of a column of the table's key.
+fn step(wire: WireType, ty: &ColumnType, key: bool) -> Option<Step> {
+    let codec = || {
+        let codec = charset::charset(&ty.charset()?.name)?.codec()?;
+        Some(if key { codec.in_key() } else { codec })
+    };
     Some(match (ty, wire) {
         (
             ColumnType::Int { width, unsigned },
@@ -678,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_set_that_is_not_built_in_is_refused() {
+    fn a_character_set_whose_table_is_not_there_is_refused() {
         let (mut map, schema) = table();
         let mut schema = TableSchema::clone(&schema);
         let gbk = Charset::new("gbk", "gbk_chinese_ci");

@@ -703,7 +703,7 @@ fn canonical(name: &str) -> &str {
 
 /// Labels in UTF-8; `None` if we cannot decode them, in which case they are not compared.
 fn decoded(members: &[Vec<u8>], charset: &str) -> Option<Vec<String>> {
-    let codec = charset::charset(charset)?.codec?;
+    let codec = charset::charset(charset)?.codec()?;
     let mut scratch = String::new();
     members.iter().map(|m| codec.decode(m, &mut scratch).map(str::to_owned).ok()).collect()
 }

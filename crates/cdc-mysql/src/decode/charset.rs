@@ -1,13 +1,18 @@
 //! Character sets: from the bytes that a column stores to UTF-8.
 //!
 //! The bytes are the same on both ways (the snapshot reads with `character_set_results = NULL`), so there is
-//! one decoder per character set and no trust in the server's conversion of one side. A character set that
-//! is not built in stops its table with a code; bytes that are ill-formed in theirs stop with another, never
-//! with replacement characters.
+//! one decoder per character set and no trust in the server's conversion of one side. Unicode's own sets and
+//! latin1 are built in; the tables of the others are the server's ([`table`], which [`crate::charsets`] asks
+//! for). Bytes that are ill-formed in their set, or that it has no character for, stop with a code, never with
+//! replacement characters.
 //!
 //! MySQL manual 12.10 "Supported Character Sets and Collations".
 
+pub mod table;
+mod unicode;
+
 use super::Flaw;
+use table::Table;
 
 /// How the bytes of a character set become UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +25,29 @@ pub enum Codec {
     Ascii,
     /// MySQL's latin1.
     Latin1,
+    /// UTF-16 without surrogates, big endian.
+    Ucs2,
+    /// UTF-16, big endian.
+    Utf16,
+    /// UTF-16, little endian.
+    Utf16le,
+    /// UTF-32, big endian.
+    Utf32,
+    /// By the server's table.
+    Table(&'static Table),
+    /// By the server's table, in a key: a code must be the only one of its character.
+    KeyTable(&'static Table),
+}
+
+/// How a set's bytes are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    /// By a codec of our own.
+    Built(Codec),
+    /// By the server's table.
+    Server,
+    /// No text: `binary`.
+    Bytes,
 }
 
 /// A character set of the server.
@@ -29,8 +57,23 @@ pub struct CharsetInfo {
     pub name: &'static str,
     /// The most bytes of a character, by which CHAR(n) and VARCHAR(n) count their bytes in the log.
     pub max_bytes: u8,
-    /// `None`: not built in.
-    pub codec: Option<Codec>,
+    coding: Coding,
+}
+
+impl CharsetInfo {
+    /// Its codec; `None` for a set whose table has not been read ([`crate::charsets::ensure`]), and for `binary`.
+    pub fn codec(&self) -> Option<Codec> {
+        match self.coding {
+            Coding::Built(codec) => Some(codec),
+            Coding::Server => table::get(self.name).map(Codec::Table),
+            Coding::Bytes => None,
+        }
+    }
+
+    /// Is its table to be asked for?
+    pub fn lacks_table(&self) -> bool {
+        self.coding == Coding::Server && table::get(self.name).is_none()
+    }
 }
 
 /// What is known of a character set of the server, by name; `utf8` is `utf8mb3`.
@@ -39,55 +82,55 @@ pub fn charset(name: &str) -> Option<&'static CharsetInfo> {
     CHARSETS.binary_search_by(|info| info.name.cmp(name)).ok().map(|i| &CHARSETS[i])
 }
 
-const fn known(name: &'static str, max_bytes: u8) -> CharsetInfo {
-    CharsetInfo { name, max_bytes, codec: None }
+const fn table(name: &'static str, max_bytes: u8) -> CharsetInfo {
+    CharsetInfo { name, max_bytes, coding: Coding::Server }
 }
 
 const fn built(name: &'static str, max_bytes: u8, codec: Codec) -> CharsetInfo {
-    CharsetInfo { name, max_bytes, codec: Some(codec) }
+    CharsetInfo { name, max_bytes, coding: Coding::Built(codec) }
 }
 
 /// `SHOW CHARACTER SET`, in the order of the names.
 static CHARSETS: [CharsetInfo; 41] = [
-    known("armscii8", 1),
+    table("armscii8", 1),
     built("ascii", 1, Codec::Ascii),
-    known("big5", 2),
-    known("binary", 1),
-    known("cp1250", 1),
-    known("cp1251", 1),
-    known("cp1256", 1),
-    known("cp1257", 1),
-    known("cp850", 1),
-    known("cp852", 1),
-    known("cp866", 1),
-    known("cp932", 2),
-    known("dec8", 1),
-    known("eucjpms", 3),
-    known("euckr", 2),
-    known("gb18030", 4),
-    known("gb2312", 2),
-    known("gbk", 2),
-    known("geostd8", 1),
-    known("greek", 1),
-    known("hebrew", 1),
-    known("hp8", 1),
-    known("keybcs2", 1),
-    known("koi8r", 1),
-    known("koi8u", 1),
+    table("big5", 2),
+    CharsetInfo { name: "binary", max_bytes: 1, coding: Coding::Bytes },
+    table("cp1250", 1),
+    table("cp1251", 1),
+    table("cp1256", 1),
+    table("cp1257", 1),
+    table("cp850", 1),
+    table("cp852", 1),
+    table("cp866", 1),
+    table("cp932", 2),
+    table("dec8", 1),
+    table("eucjpms", 3),
+    table("euckr", 2),
+    table("gb18030", 4),
+    table("gb2312", 2),
+    table("gbk", 2),
+    table("geostd8", 1),
+    table("greek", 1),
+    table("hebrew", 1),
+    table("hp8", 1),
+    table("keybcs2", 1),
+    table("koi8r", 1),
+    table("koi8u", 1),
     built("latin1", 1, Codec::Latin1),
-    known("latin2", 1),
-    known("latin5", 1),
-    known("latin7", 1),
-    known("macce", 1),
-    known("macroman", 1),
-    known("sjis", 2),
-    known("swe7", 1),
-    known("tis620", 1),
-    known("ucs2", 2),
-    known("ujis", 3),
-    known("utf16", 4),
-    known("utf16le", 4),
-    known("utf32", 4),
+    table("latin2", 1),
+    table("latin5", 1),
+    table("latin7", 1),
+    table("macce", 1),
+    table("macroman", 1),
+    table("sjis", 2),
+    table("swe7", 1),
+    table("tis620", 1),
+    built("ucs2", 2, Codec::Ucs2),
+    table("ujis", 3),
+    built("utf16", 4, Codec::Utf16),
+    built("utf16le", 4, Codec::Utf16le),
+    built("utf32", 4, Codec::Utf32),
     built("utf8mb3", 3, Codec::Utf8mb3),
     built("utf8mb4", 4, Codec::Utf8mb4),
 ];
@@ -125,13 +168,40 @@ impl Codec {
                     Ok(scratch)
                 }
             },
+            Codec::Ucs2 => into(scratch, |out| unicode::ucs2(bytes, out)),
+            Codec::Utf16 => into(scratch, |out| unicode::utf16(bytes, out)),
+            Codec::Utf16le => into(scratch, |out| unicode::utf16le(bytes, out)),
+            Codec::Utf32 => into(scratch, |out| unicode::utf32(bytes, out)),
+            Codec::Table(table) | Codec::KeyTable(table) => match std::str::from_utf8(bytes) {
+                Ok(text) if table.is_ascii_compatible() && bytes.is_ascii() => Ok(text),
+                _ => into(scratch, |out| table.decode(bytes, matches!(self, Codec::KeyTable(_)), out)),
+            },
+        }
+    }
+
+    /// The codec of a column by which rows are told apart.
+    pub fn in_key(self) -> Codec {
+        match self {
+            Codec::Table(table) => Codec::KeyTable(table),
+            other => other,
         }
     }
 }
 
+#[inline]
+fn into(scratch: &mut String, decode: impl FnOnce(&mut String) -> Result<(), Flaw>) -> Result<&str, Flaw> {
+    scratch.clear();
+    decode(scratch)?;
+    Ok(scratch)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, b| format!("{text}{b:02X}"))
+}
+
 #[cold]
 fn ill_formed(charset: &str, bytes: &[u8]) -> Flaw {
-    let shown = bytes.iter().take(24).fold(String::new(), |text, b| format!("{text}{b:02X}"));
+    let shown = hex(&bytes[..bytes.len().min(24)]);
     let more = if bytes.len() > 24 { ".." } else { "" };
     Flaw::undecodable(format!("0x{shown}{more} is not well-formed {charset}"))
 }
@@ -144,8 +214,9 @@ mod tests {
     fn the_table_is_in_order() {
         assert!(CHARSETS.windows(2).all(|w| w[0].name < w[1].name));
         assert_eq!(charset("utf8").unwrap().name, "utf8mb3");
-        assert_eq!(charset("latin1").unwrap().codec, Some(Codec::Latin1));
-        assert_eq!(charset("gbk").unwrap().codec, None);
+        assert_eq!(charset("latin1").unwrap().codec(), Some(Codec::Latin1));
+        assert_eq!(charset("binary").unwrap().codec(), None);
+        assert!(charset("gbk").unwrap().lacks_table() && !charset("binary").unwrap().lacks_table());
         assert!(charset("klingon").is_none());
     }
 
@@ -161,6 +232,19 @@ mod tests {
     }
 
     #[test]
+    fn unicode_in_units_of_two_and_four_bytes() {
+        let mut scratch = String::from("old");
+        for (codec, bytes, text) in [
+            (Codec::Ucs2, &b"\x00a\x4e\x2d"[..], "a中"),
+            (Codec::Utf16, b"\x00a\xd8\x3d\xde\x42", "a🙂"),
+            (Codec::Utf16le, b"a\x00\x3d\xd8\x42\xde", "a🙂"),
+            (Codec::Utf32, b"\x00\x00\x00a\x00\x01\xf6\x42", "a🙂"),
+        ] {
+            assert_eq!(codec.decode(bytes, &mut scratch).unwrap(), text, "{codec:?}");
+        }
+    }
+
+    #[test]
     fn ill_formed_bytes_are_refused() {
         let mut scratch = String::new();
         for (codec, bytes) in [
@@ -168,6 +252,13 @@ mod tests {
             (Codec::Utf8mb4, b"\xed\xa0\x80"),
             (Codec::Utf8mb3, "🙂".as_bytes()),
             (Codec::Ascii, b"\x80"),
+            (Codec::Ucs2, b"\x00a\x00"),
+            (Codec::Ucs2, b"\xd8\x3d\xde\x42"),
+            (Codec::Utf16, b"\xd8\x3d"),
+            (Codec::Utf16le, b"\x42\xde"),
+            (Codec::Utf32, b"\x00\x11\x00\x00"),
+            (Codec::Utf32, b"\x00\x00\xd8\x00"),
+            (Codec::Utf32, b"\x00\x00a"),
         ] {
             assert!(matches!(codec.decode(bytes, &mut scratch), Err(Flaw::Undecodable(_))), "{codec:?}");
         }

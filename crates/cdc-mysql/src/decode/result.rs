@@ -6,7 +6,7 @@
 //! under a DDL, and leaves out invisible columns, which the log has.
 
 use super::charset::{self, Codec};
-use super::{Flaw, bit, charset_unsupported, enum_set, geometry, number, temporal, text};
+use super::{Flaw, bit, charset_unsupported, enum_set, geometry, in_key, number, temporal, text};
 use cdc_core::diagnostic::codes;
 use cdc_core::error::{Error, Result};
 use cdc_core::row::{Row, RowBuilder};
@@ -23,16 +23,19 @@ pub struct ResultDecoder {
 }
 
 impl ResultDecoder {
-    /// A decoder for this table; refused if a column has a character set that is not built in.
+    /// A decoder for this table; refused if a column has a character set whose table has not
+    /// been read ([`crate::charsets::ensure`]).
     pub fn new(schema: &Arc<TableSchema>) -> Result<ResultDecoder> {
         let codecs = schema
             .columns
             .iter()
-            .map(|column| match &column.ty {
+            .enumerate()
+            .map(|(i, column)| match &column.ty {
                 ColumnType::Char { charset, .. }
                 | ColumnType::VarChar { charset, .. }
                 | ColumnType::Text { charset, .. } => charset::charset(&charset.name)
-                    .and_then(|info| info.codec)
+                    .and_then(|info| info.codec())
+                    .map(|codec| if in_key(schema, i) { codec.in_key() } else { codec })
                     .ok_or_else(|| charset_unsupported(&schema.id, column, &charset.name)),
                 _ => Ok(Codec::Utf8mb4),
             })
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_set_that_is_not_built_in_is_refused() {
+    fn a_character_set_whose_table_is_not_there_is_refused() {
         let gbk = Charset::new("gbk", "gbk_chinese_ci");
         let table = schema(vec![id(), Column::new("g", ColumnType::VarChar { length: 5, charset: gbk })]);
         let error = ResultDecoder::new(&table).unwrap_err();

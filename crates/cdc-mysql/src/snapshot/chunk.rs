@@ -5,6 +5,7 @@
 //! it does not (manual 10.2.1.22).
 
 use crate::binlog::LogPoint;
+use crate::charsets;
 use crate::config::{Config, Point};
 use crate::conn::{connect, query_error, query_value, server_code};
 use crate::decode::result::ResultDecoder;
@@ -251,6 +252,7 @@ pub async fn read(
     job: &ChunkJob,
 ) -> std::result::Result<ChunkRows, ChunkError> {
     config.reach(Point::AfterLow, &job.table.schema.id);
+    charsets::ensure(conn, [&job.table.schema]).await?;
     let decoder = ResultDecoder::new(&job.table.schema)?;
     let sql = select(job, &decoder);
     let rows = match read_rows(conn, job, &sql, &decoder).await {

@@ -9,10 +9,12 @@
 //! Only the point up to which a table has been cut and the chunks that are not finished are ever held, so the
 //! list of chunks does not grow with the table.
 
+use crate::charsets;
+use crate::binlog::LogPoint;
 use crate::config::Config;
 use crate::conn::query_error;
 use crate::decode::result::ResultDecoder;
-use crate::snapshot::chunk::{ChunkKey, KeyRange, open};
+use crate::snapshot::chunk::{ChunkKey, KeyRange, open, written_end};
 use cdc_core::{ColumnType, Result, Row, RowBuilder, Value};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -31,12 +33,13 @@ pub struct SplitJob {
 /// What the splitter tells.
 #[derive(Debug)]
 pub enum Split {
-    /// Rows of a table, as the server reckons.
-    Estimate(Arc<ChunkKey>, u64),
+    /// Rows of a table and bytes of a row, as the server reckons.
+    Estimate(Arc<ChunkKey>, u64, u64),
     /// The next chunk of a table. One without an upper bound is its last.
     Chunk(Arc<ChunkKey>, KeyRange),
-    /// It could not be cut (transient errors: it is tried again by the caller).
-    Failed(cdc_core::Error),
+    /// It could not be cut, and the written end of the log then: a definite error may be the sight of a DDL that the
+    /// log reader has not reached.
+    Failed(cdc_core::Error, Option<LogPoint>),
 }
 
 /// Cuts tables one after the other; ends when all are cut or nobody listens.
@@ -44,16 +47,20 @@ pub async fn run(config: Config, server_uuid: String, jobs: Vec<SplitJob>, out: 
     let mut conn = match open(&config, &server_uuid).await {
         Ok(conn) => conn,
         Err(error) => {
-            let _ = out.send(Split::Failed(error)).await;
+            let _ = out.send(Split::Failed(error, None)).await;
             return;
         }
     };
     for job in jobs {
-        match split(&mut conn, &job, config.chunk_rows, &out).await {
+        match split(&mut conn, &job, &config, &out).await {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
-                let _ = out.send(Split::Failed(error)).await;
+                let point = match error.is_transient() {
+                    true => None,
+                    false => written_end(&mut conn).await.ok(),
+                };
+                let _ = out.send(Split::Failed(error, point)).await;
                 return;
             }
         }
@@ -62,9 +69,12 @@ pub async fn run(config: Config, server_uuid: String, jobs: Vec<SplitJob>, out: 
 }
 
 /// False if nobody listens any more.
-async fn split(conn: &mut Conn, job: &SplitJob, rows: u64, out: &mpsc::Sender<Split>) -> Result<bool> {
-    let estimate = estimate(conn, &job.key).await?;
-    if out.send(Split::Estimate(job.key.clone(), estimate)).await.is_err() {
+async fn split(conn: &mut Conn, job: &SplitJob, config: &Config, out: &mpsc::Sender<Split>) -> Result<bool> {
+    charsets::ensure(conn, [&job.key.schema]).await?;
+    let (estimate, bytes) = estimate(conn, &job.key).await?;
+    // so that a chunk's rows fit into its bytes
+    let rows = config.chunk_rows.min((config.chunk_bytes as u64 / bytes.max(1)).max(1));
+    if out.send(Split::Estimate(job.key.clone(), estimate, bytes)).await.is_err() {
         return Ok(false);
     }
     let mut dense = dense_range(conn, job, estimate).await?;
@@ -86,14 +96,16 @@ async fn split(conn: &mut Conn, job: &SplitJob, rows: u64, out: &mpsc::Sender<Sp
     }
 }
 
-async fn estimate(conn: &mut Conn, key: &ChunkKey) -> Result<u64> {
+/// Rows of the table and bytes of a row, as the server reckons.
+async fn estimate(conn: &mut Conn, key: &ChunkKey) -> Result<(u64, u64)> {
     let doing = "asking for the size of a table";
     let _ = conn.query_drop("SET SESSION information_schema_stats_expiry = 0").await;
-    let sql = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?";
+    let sql = "SELECT TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES \
+               WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?";
     let id = &key.schema.id;
-    let row: Option<(Option<u64>,)> =
+    let row: Option<(Option<u64>, Option<u64>)> =
         conn.exec_first(sql, (&*id.database, &*id.table)).await.map_err(|e| query_error(e, doing))?;
-    Ok(row.and_then(|r| r.0).unwrap_or(0))
+    Ok(row.map_or((0, 0), |(rows, bytes)| (rows.unwrap_or(0), bytes.unwrap_or(0))))
 }
 
 /// The key `rows` keys above `lower`; none if there are not so many.

@@ -25,6 +25,9 @@ use tokio::time::Instant;
 /// Rows by key.
 pub type Rows = BTreeMap<Row, Row>;
 
+/// Is called with each row that is written.
+pub type Watch = dyn FnMut(&TableId, &Row) + Send;
+
 /// What takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -95,7 +98,7 @@ pub struct Copy {
     /// Statements given out.
     pub schemas_told: usize,
     /// Is called with each row that is written.
-    pub watch: Option<Box<dyn FnMut(&TableId, &Row) + Send>>,
+    pub watch: Option<Box<Watch>>,
     /// Changes were given out, and the end of their transaction was not.
     in_transaction: bool,
 }
@@ -142,15 +145,22 @@ impl Copy {
                     return Ok(());
                 }
             }
-            let next = tokio::time::timeout_at(deadline, capture.next()).await;
-            let item = next.with_context(|| format!("no end at {}: {:?}", capture.position(), capture.progress()))??;
-            let end = matches!(item, CaptureItem::End);
-            self.apply(item, !capture.is_past_hold())?;
+            let step = tokio::time::timeout_at(deadline, self.step(capture)).await;
+            let end =
+                step.with_context(|| format!("no end at {}: {:?}", capture.position(), capture.progress()))??;
             if end {
                 ensure!(!self.in_transaction, "an end inside a transaction, at {}", capture.position());
                 return Ok(());
             }
         }
+    }
+
+    /// Applies one item; true if it is the end.
+    pub async fn step(&mut self, capture: &mut Capture) -> Result<bool> {
+        let item = capture.next().await?;
+        let end = matches!(item, CaptureItem::End);
+        self.apply(item, !capture.is_past_hold())?;
+        Ok(end)
     }
 
     /// Applies items until all that is committed at the source now is given out and every table is whole.
@@ -244,8 +254,9 @@ impl Copy {
             self.schemas.remove(&before.id);
             self.tables.remove(&before.id)
         });
-        let emptied =
-            |c: &SchemaChange| matches!(c, SchemaChange::CreateTable { .. } | SchemaChange::TruncateTable { .. });
+        let emptied = |c: &SchemaChange| {
+            matches!(c, SchemaChange::CreateTable { .. } | SchemaChange::TruncateTable { .. })
+        };
         if changes.iter().any(emptied) {
             rows = None;
         }

@@ -1,0 +1,115 @@
+//! Opening the log's stream: looking whether what is wanted can be had, then asking for it.
+//!
+//! It runs as a task of its own, so that whoever waits for it may stop waiting and wait again.
+
+use super::{HEARTBEAT, LogPoint, event, random_uuid};
+use crate::config::Config;
+use crate::conn::{connect, query_error, query_value};
+use crate::gtid::GtidSet;
+use cdc_core::position::Position;
+use cdc_core::{Error, Result, codes};
+use mysql_async::prelude::Queryable;
+use mysql_async::{BinlogStream, BinlogStreamRequest};
+
+/// What is wanted.
+pub(super) struct Wanted {
+    pub(super) config: Config,
+    /// Everything that is not in it.
+    pub(super) gtids: GtidSet,
+    /// For a start by file: this file, from its beginning.
+    pub(super) point: LogPoint,
+    pub(super) by_file: bool,
+    /// For messages.
+    pub(super) position: Position,
+}
+
+/// A stream, and whose it is.
+pub(super) struct Opened {
+    pub(super) stream: BinlogStream,
+    pub(super) version: u32,
+    pub(super) server_uuid: String,
+}
+
+impl Wanted {
+    /// Connects and asks.
+    pub(super) async fn open(self) -> Result<Opened> {
+        let mut conn = connect(&self.config).await?;
+        let (a, b, c) = conn.server_version();
+        let version = u32::from(a) * 10_000 + u32::from(b) * 100 + u32::from(c);
+        let doing = "asking for the log";
+        let server_uuid: String =
+            query_value(&mut conn, "SELECT @@server_uuid", doing).await?.unwrap_or_default();
+        self.check_reachable(&mut conn).await?;
+        let nanos = HEARTBEAT.as_nanos();
+        // A UUID of our own: the server then ends no other replica's dump that happens to have our number.
+        let uuid = random_uuid();
+        conn.query_drop(format!(
+            "SET @master_heartbeat_period = {nanos}, @source_heartbeat_period = {nanos}, \
+             @slave_uuid = '{uuid}', @replica_uuid = '{uuid}', \
+             @source_binlog_checksum = 'CRC32', @slave_connect_state = ''"
+        ))
+        .await
+        .map_err(|e| query_error(e, doing))?;
+        let request = BinlogStreamRequest::new(self.config.server_id);
+        let file = self.point.file.as_bytes().to_vec();
+        let request = if self.by_file {
+            request.with_filename(&file).with_pos(4)
+        } else {
+            request.with_gtid().with_gtid_set(event::sids(&self.gtids)?)
+        };
+        let stream = conn.get_binlog_stream(request).await.map_err(|e| query_error(e, doing))?;
+        Ok(Opened { stream, version, server_uuid })
+    }
+
+    /// Is everything that is asked for still on the server, and is it a server that has what we have?
+    async fn check_reachable(&self, conn: &mut mysql_async::Conn) -> Result<()> {
+        let doing = "looking for the log position";
+        if self.by_file {
+            let logs: Vec<mysql_async::Row> =
+                conn.query("SHOW BINARY LOGS").await.map_err(|e| query_error(e, doing))?;
+            let names: Vec<String> = logs.into_iter().filter_map(|r| r.get::<String, _>(0)).collect();
+            if !names.iter().any(|n| **n == *self.point.file) {
+                return Err(Error::definite(
+                    codes::LOG_PURGED,
+                    format!("log file \"{}\" is not on the server", self.point.file),
+                )
+                .note(format!("the oldest log is \"{}\"", names.first().map_or("", String::as_str)))
+                .help("choose a start that the server still has, or start = initial"));
+            }
+            return Ok(());
+        }
+        let purged: String =
+            query_value(conn, "SELECT @@global.gtid_purged", doing).await?.unwrap_or_default();
+        let missing = GtidSet::parse(&purged)?.minus(&self.gtids);
+        if !missing.is_empty() {
+            let logs: Vec<mysql_async::Row> =
+                conn.query("SHOW BINARY LOGS").await.map_err(|e| query_error(e, doing))?;
+            let oldest = logs.first().and_then(|r| r.get::<String, _>(0)).unwrap_or_default();
+            return Err(Error::definite(
+                codes::LOG_PURGED,
+                format!("the server has purged transactions that were not read yet: {missing}"),
+            )
+            .note(format!("we stand at {}", self.position))
+            .note(format!("the oldest log left is \"{oldest}\""))
+            .help(
+                "copy the tables anew: stop, remove the state folder and the target's tables, start again; and \
+                 keep logs longer: SET PERSIST binlog_expire_logs_seconds = 604800",
+            ));
+        }
+        // The log is sent before the engine has committed, so what was read may be owned still. Owned first: what
+        // commits between the two questions is in the second answer.
+        let owned: String = query_value(conn, "SELECT @@global.gtid_owned", doing).await?.unwrap_or_default();
+        let executed: String =
+            query_value(conn, "SELECT @@global.gtid_executed", doing).await?.unwrap_or_default();
+        let ahead = self.gtids.minus(&GtidSet::parse(&executed)?).minus(&GtidSet::parse_owned(&owned)?);
+        if !ahead.is_empty() {
+            return Err(Error::definite(
+                codes::SERVER_CHANGED,
+                format!("the server does not have transactions that were read before: {ahead}"),
+            )
+            .note("it is another server, one that was reset, or a replica that is behind")
+            .help("let the server catch up, or name the right one in url"));
+        }
+        Ok(())
+    }
+}
