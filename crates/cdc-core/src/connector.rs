@@ -34,7 +34,7 @@ pub struct TargetTable {
     /// Its name at the target.
     pub name: String,
     /// The shape of the rows that are written. The target may have more columns (lenient mode); a column
-    /// is found there by name.
+    /// is found there by name. Its id is that of the source's table.
     pub schema: Arc<TableSchema>,
     /// Indexes into the schema's columns that identify a row; never empty.
     pub key: Vec<usize>,
@@ -69,7 +69,8 @@ pub struct TargetChange {
     pub ordinal: u64,
     /// Delete or upsert.
     pub op: TargetOp,
-    /// What happened at the source.
+    /// What happened at the source to the row of this key: an update that moves a row to another key is the
+    /// delete of one and the insert of the other, one that takes it through a filter an insert or a delete.
     pub source_op: Op,
     /// The key: the packed key columns.
     pub key: Row,

@@ -192,7 +192,7 @@ struct ReadChunk {
 /// Entries of touched above which chunks in flight are given up, so that it can be swept.
 const TOUCHED_LIMIT: usize = 2_000_000;
 
-/// A chunk whose connection could not be opened is tried again after this pause.
+/// A chunk whose connection failed is tried again after this pause.
 const RECONNECT: Duration = Duration::from_millis(500);
 
 /// A table that keeps answering "not as expected" although the log has been read past it is not followed.
@@ -1200,12 +1200,15 @@ async fn read_chunk(
             let keep = result.is_ok().then_some(conn);
             (result, keep)
         }
-        Err(error) => {
-            // the next try begins with the answer to this one
-            tokio::time::sleep(RECONNECT).await;
-            (Err(ChunkError::Failed(error)), None)
-        }
+        Err(error) => (Err(ChunkError::Failed(error)), None),
     };
+    if let Err(ChunkError::Failed(error)) = &result
+        && error.is_transient()
+        && error.code() != codes::CHUNK_FAILED
+    {
+        // the next try begins with the answer to this one
+        tokio::time::sleep(RECONNECT).await;
+    }
     let _ = messages.send(Message::Done { chunk: number, schema, result, conn }).await;
 }
 

@@ -1,7 +1,7 @@
 //! The options of a source, typed.
 
-use cdc_core::plan::{OptionValue, Options};
 use cdc_core::plan::pattern::TableSet;
+use cdc_core::plan::{OptionValue, Options};
 use cdc_core::{Error, Result, codes};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -300,12 +300,10 @@ impl Config {
     /// # Errors
     /// `OPTION_VALUE`, `MISSING_OPTION`.
     pub fn ensure_connectable(&self) -> Result<()> {
-        let value = |headline: &str, help: &str| {
-            Err(Error::definite(codes::OPTION_VALUE, headline).help(help))
-        };
-        let missing = |headline: &str, help: &str| {
-            Err(Error::definite(codes::MISSING_OPTION, headline).help(help))
-        };
+        let value =
+            |headline: &str, help: &str| Err(Error::definite(codes::OPTION_VALUE, headline).help(help));
+        let missing =
+            |headline: &str, help: &str| Err(Error::definite(codes::MISSING_OPTION, headline).help(help));
         let tls = self.tls;
         let files = self.tls_ca.is_some() || self.tls_cert.is_some() || self.tls_key.is_some();
         if self.password.is_some() && self.password_file.is_some() {
@@ -324,7 +322,10 @@ impl Config {
             );
         }
         if tls == Tls::Disabled && files {
-            return value("a client certificate is not shown with tls = disabled", "write tls = required, or leave out tls_cert and tls_key");
+            return value(
+                "a client certificate is not shown with tls = disabled",
+                "write tls = required, or leave out tls_cert and tls_key",
+            );
         }
         // any certificate that any public authority has signed for anybody would do
         if tls == Tls::VerifyCa && self.tls_ca.is_none() {
@@ -415,13 +416,18 @@ fn parse_url(url: &str) -> Result<(String, u16)> {
     if rest.contains(['/', '?', '#']) {
         return Err(malformed("nothing may follow host and port"));
     }
-    let (host, port) = if let Some(end) = rest.strip_prefix('[').and_then(|r| r.find(']')) {
-        (&rest[1..=end], rest[end + 2..].strip_prefix(':'))
-    } else {
-        match rest.rsplit_once(':') {
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(address) => {
+            let (host, port) = address.split_once(']').ok_or_else(|| malformed("\"[\" has no \"]\""))?;
+            match port.strip_prefix(':') {
+                None if !port.is_empty() => return Err(malformed("what follows \"]\" is no port")),
+                port => (host, port),
+            }
+        }
+        None => match rest.rsplit_once(':') {
             Some((host, port)) => (host, Some(port)),
             None => (rest, None),
-        }
+        },
     };
     if host.is_empty() {
         return Err(malformed("it names no host"));
@@ -450,6 +456,8 @@ mod tests {
             "mysql://h/db",
             "mysql://h:70000",
             "mysql://[::1",
+            "mysql://[::1]3306",
+            "mysql://[]:3306",
         ] {
             assert!(parse_url(bad).is_err(), "{bad}");
         }

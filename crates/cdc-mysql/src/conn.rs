@@ -80,8 +80,11 @@ async fn open(opts: OptsBuilder) -> std::thread::Result<mysql_async::Result<Conn
 fn password(config: &Config) -> Result<Option<String>> {
     let Some(file) = &config.password_file else { return Ok(config.password.clone()) };
     let text = String::from_utf8(tls::read(file, "password_file")?).map_err(|_| {
-        Error::definite(codes::FILE_NOT_TEXT, format!("file {file} of option \"password_file\" is not UTF-8 text"))
-            .help("it holds the password, and at most a newline after it")
+        Error::definite(
+            codes::FILE_NOT_TEXT,
+            format!("file {file} of option \"password_file\" is not UTF-8 text"),
+        )
+        .help("it holds the password, and at most a newline after it")
     })?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
@@ -93,7 +96,9 @@ fn connect_error(error: &mysql_async::Error, config: &Config, place: &str, is_se
     }
     let account = config.account();
     match error {
-        mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => tls::not_offered(place, config.tls),
+        mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => {
+            tls::not_offered(place, config.tls)
+        }
         mysql_async::Error::Server(e) => match e.code {
             // require_secure_transport
             3159 => tls::needed(place, config.tls),
@@ -118,7 +123,9 @@ fn connect_error(error: &mysql_async::Error, config: &Config, place: &str, is_se
         },
         // also what a server says of an account that it does not have: it draws a method for it by its name, so
         // that accounts cannot be guessed (sql/auth/sql_authentication.cc, decoy_user)
-        mysql_async::Error::Driver(DriverError::UnknownAuthPlugin { name }) => method_not_built(name, place, account),
+        mysql_async::Error::Driver(DriverError::UnknownAuthPlugin { name }) => {
+            method_not_built(name, place, account)
+        }
         mysql_async::Error::Driver(DriverError::CleartextPluginDisabled) => {
             method_not_built("mysql_clear_password", place, account)
         }

@@ -42,7 +42,11 @@ pub fn descriptor() -> ConnectorDescriptor {
                 "PEM file of the authorities that verify-ca and verify-identity trust; without it verify-identity \
                  trusts the public ones",
             ),
-            option("tls_cert", OptionKind::Path, "PEM file of a client certificate, for accounts that REQUIRE X509"),
+            option(
+                "tls_cert",
+                OptionKind::Path,
+                "PEM file of a client certificate, for accounts that REQUIRE X509",
+            ),
             option("tls_key", OptionKind::Path, "PEM file of its private key"),
             OptionDescriptor {
                 required: true,

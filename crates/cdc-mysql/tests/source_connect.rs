@@ -52,7 +52,11 @@ fn make_world() -> Result<World> {
 impl World {
     /// From now on the server is `NAME-cert.pem` of our authority.
     fn is(&self, name: &str) -> Result<()> {
-        self.certificate(&self.certs.path("ca.pem"), &self.file(&format!("{name}-cert.pem")), &self.file(&format!("{name}-key.pem")))
+        self.certificate(
+            &self.certs.path("ca.pem"),
+            &self.file(&format!("{name}-cert.pem")),
+            &self.file(&format!("{name}-key.pem")),
+        )
     }
 
     /// From now on the server shows what MySQL made for itself.
@@ -70,7 +74,8 @@ impl World {
 
     /// From now on the server offers no TLS.
     fn offers_none(&self) -> Result<()> {
-        self.server.sql("SET GLOBAL ssl_cert = 'none.pem'; ALTER INSTANCE RELOAD TLS NO ROLLBACK ON ERROR")?;
+        self.server
+            .sql("SET GLOBAL ssl_cert = 'none.pem'; ALTER INSTANCE RELOAD TLS NO ROLLBACK ON ERROR")?;
         Ok(())
     }
 
@@ -145,7 +150,8 @@ async fn case_76_tls_modes() -> Result<()> {
     ensure!(is_secure(&by_name).await?);
     // a server that insists
     world.server.sql("SET GLOBAL require_secure_transport = ON")?;
-    let refused = check_refused(&plain, codes::TLS_FAILED, &["127.0.0.1", "tls = disabled", "tls = required"]).await;
+    let refused =
+        check_refused(&plain, codes::TLS_FAILED, &["127.0.0.1", "tls = disabled", "tls = required"]).await;
     plain.secret_place = true;
     let hidden = check_refused(&plain, codes::TLS_FAILED, &["***"]).await;
     let secure = is_secure(&world.config(Tls::Preferred)).await;
@@ -170,7 +176,12 @@ async fn case_76_a_server_without_tls() -> Result<()> {
         let says = ["offers no TLS", &format!("tls = {tls}"), "ssl_cert"];
         check_refused(&world.config(tls), codes::TLS_FAILED, &says).await?;
     }
-    check_refused(&world.account("ssl_only", "x", Tls::Preferred), codes::ACCESS_DENIED, &["\"ssl_only\"", "does not offer"]).await?;
+    check_refused(
+        &world.account("ssl_only", "x", Tls::Preferred),
+        codes::ACCESS_DENIED,
+        &["\"ssl_only\"", "does not offer"],
+    )
+    .await?;
     Ok(())
 }
 
@@ -199,7 +210,12 @@ async fn case_76_a_server_that_is_not_who_it_should_be() -> Result<()> {
     for tls in [Tls::VerifyCa, Tls::VerifyIdentity] {
         let mut config = world.config(tls);
         config.tls_ca = Some(Named::from(&*other.path("ca.pem")));
-        check_refused(&config, codes::TLS_FAILED, &["not signed by an authority in", "other/ca.pem", "ssl_ca"]).await?;
+        check_refused(
+            &config,
+            codes::TLS_FAILED,
+            &["not signed by an authority in", "other/ca.pem", "ssl_ca"],
+        )
+        .await?;
         config.tls_ca = Some(Named { path: other.path("ca.pem"), secret: true });
         let text = check_refused(&config, codes::TLS_FAILED, &["authority in \"***\""]).await?.to_string();
         ensure!(!text.contains("ca.pem"), "{text}");
@@ -212,7 +228,9 @@ async fn case_76_a_server_that_is_not_who_it_should_be() -> Result<()> {
     let text = check_refused(&config, codes::TLS_FAILED, &["not of the host in url"]).await?.to_string();
     ensure!(!text.contains("127.0.0.1") && !text.contains("db.example"), "{text}");
     // MySQL itself does not start with these
-    for (name, says) in [("expired", ["has expired", "ALTER INSTANCE RELOAD TLS"]), ("client", ["cannot be used", "tls_ca"])] {
+    for (name, says) in
+        [("expired", ["has expired", "ALTER INSTANCE RELOAD TLS"]), ("client", ["cannot be used", "tls_ca"])]
+    {
         let port = listen_as(&world.certs, name)?;
         for tls in [Tls::VerifyCa, Tls::VerifyIdentity] {
             let mut config = world.config(tls);
@@ -244,8 +262,10 @@ async fn case_76_client_certificates_on_every_connection() -> Result<()> {
     check_refused(&late, codes::TLS_FAILED, &["CertificateExpired", "tls_cert", "ssl_ca"]).await?;
     let other = Certs::make(world.server.datadir().join("other"))?;
     let mut foreign = config;
-    (foreign.tls_cert, foreign.tls_key) =
-        (Some(Named::from(&*other.path("client-cert.pem"))), Some(Named::from(&*other.path("client-key.pem"))));
+    (foreign.tls_cert, foreign.tls_key) = (
+        Some(Named::from(&*other.path("client-cert.pem"))),
+        Some(Named::from(&*other.path("client-key.pem"))),
+    );
     check_refused(&foreign, codes::TLS_FAILED, &["tls_cert", "ssl_ca"]).await?;
     Ok(())
 }
@@ -256,8 +276,14 @@ async fn case_76_files_that_cannot_be_used() -> Result<()> {
     world.is("server")?;
     std::fs::write(world.file("garbage.pem"), b"\xff\x00 no certificate")?;
     std::fs::write(world.file("broken.pem"), "-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n")?;
-    std::fs::write(world.file("hollow.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")?;
-    std::fs::write(world.file("hollow-key.pem"), "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")?;
+    std::fs::write(
+        world.file("hollow.pem"),
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    )?;
+    std::fs::write(
+        world.file("hollow-key.pem"),
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+    )?;
     std::fs::write(world.file("empty.pem"), "")?;
     let mut config = world.config(Tls::VerifyIdentity);
     for (file, code) in [
@@ -304,7 +330,12 @@ async fn case_76_methods_cold_and_warm() -> Result<()> {
             if round == "cold" {
                 world.server.sql("FLUSH PRIVILEGES")?;
             }
-            check_refused(&world.account("cdc", "wrong", tls), codes::ACCESS_DENIED, &["\"cdc\"", "CREATE USER"]).await?;
+            check_refused(
+                &world.account("cdc", "wrong", tls),
+                codes::ACCESS_DENIED,
+                &["\"cdc\"", "CREATE USER"],
+            )
+            .await?;
         }
         ensure!(is_secure(&world.account("empty", "", tls)).await? == secure);
         check_refused(&world.account("empty", "x", tls), codes::ACCESS_DENIED, &["\"empty\""]).await?;
@@ -321,7 +352,12 @@ async fn case_76_methods_cold_and_warm() -> Result<()> {
     // longer than what the server's RSA key can hold
     let long = "p".repeat(230);
     world.server.sql(&format!("CREATE USER long_one IDENTIFIED BY '{long}'"))?;
-    let error = check_refused(&world.account("long_one", &long, Tls::Disabled), codes::TLS_FAILED, &["tls = required"]).await?;
+    let error = check_refused(
+        &world.account("long_one", &long, Tls::Disabled),
+        codes::TLS_FAILED,
+        &["tls = required"],
+    )
+    .await?;
     ensure!(!error.to_string().contains("pp"));
     ensure!(is_secure(&world.account("long_one", &long, Tls::Required)).await?);
     Ok(())
@@ -341,10 +377,13 @@ async fn case_76_sockets() -> Result<()> {
     std::fs::write(&file, "")?;
     for (path, why) in [(&file, "refused"), (&world.file("missing.sock"), "No such file")] {
         config.socket = Some(Named::from(&**path));
-        check_refused(&config, codes::CONNECT_FAILED, &[why, &path.display().to_string(), "@@socket"]).await?;
+        check_refused(&config, codes::CONNECT_FAILED, &[why, &path.display().to_string(), "@@socket"])
+            .await?;
     }
     config.socket = Some(Named { path: file, secret: true });
-    ensure!(!check_refused(&config, codes::CONNECT_FAILED, &["***"]).await?.to_string().contains("no-socket"));
+    ensure!(
+        !check_refused(&config, codes::CONNECT_FAILED, &["***"]).await?.to_string().contains("no-socket")
+    );
     config.socket = Some(Named::from(Path::new(&format!("/{}", "x".repeat(200)))));
     let error = connect(&config).await.err().context("it connected")?;
     ensure!(error.code() == codes::CONNECT_FAILED && !error.is_transient(), "{error}");
@@ -399,7 +438,7 @@ fn packet(number: u8, payload: &[u8]) -> Vec<u8> {
 fn greeting(tls: bool) -> Vec<u8> {
     let capabilities: u32 = 0x00ff_f7df | if tls { 0x800 } else { 0 };
     let [a, b, c, d] = capabilities.to_le_bytes();
-    let mut payload = b"\x0a9.7.0\0\x01\0\0\012345678\0".to_vec();
+    let mut payload = b"\x0a9.7.0\0\x01\0\0\x0012345678\0".to_vec();
     payload.extend([a, b, 0xff, 2, 0, c, d, 21]);
     payload.extend([0; 10]);
     payload.extend(b"123456789012\0caching_sha2_password\0");
@@ -408,12 +447,14 @@ fn greeting(tls: bool) -> Vec<u8> {
 
 /// A server that shows this certificate, and says no more.
 fn listen_as(certs: &Certs, name: &str) -> Result<u16> {
-    let chain = CertificateDer::pem_file_iter(certs.path(&format!("{name}-cert.pem")))?.collect::<Result<Vec<_>, _>>()?;
+    let chain = CertificateDer::pem_file_iter(certs.path(&format!("{name}-cert.pem")))?
+        .collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_file(certs.path(&format!("{name}-key.pem")))?;
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
     let config = Arc::new(config);
     listen(move |mut stream| {
         let _ = stream.write_all(&greeting(true));
@@ -447,13 +488,20 @@ async fn case_76_servers_that_do_not_answer() -> Result<()> {
     for port in [silent, after_greeting] {
         for tls in [Tls::Disabled, Tls::Preferred] {
             let begun = Instant::now();
-            check_refused(&quick(port, tls), codes::CONNECT_FAILED, &["did not answer within 300ms", "127.0.0.1"]).await?;
+            check_refused(
+                &quick(port, tls),
+                codes::CONNECT_FAILED,
+                &["did not answer within 300ms", "127.0.0.1"],
+            )
+            .await?;
             ensure!(begun.elapsed() < Duration::from_secs(2));
         }
     }
     let mut hidden = quick(silent, Tls::Disabled);
     hidden.secret_place = true;
-    ensure!(!check_refused(&hidden, codes::CONNECT_FAILED, &["***"]).await?.to_string().contains("127.0.0.1"));
+    ensure!(
+        !check_refused(&hidden, codes::CONNECT_FAILED, &["***"]).await?.to_string().contains("127.0.0.1")
+    );
     // a port where nobody listens
     let mut config = config_at(1, &["c76.t"]);
     check_refused(&config, codes::CONNECT_FAILED, &["127.0.0.1:1", "refused"]).await?;
@@ -472,7 +520,13 @@ async fn case_76_servers_that_do_not_answer() -> Result<()> {
 
 #[tokio::test]
 async fn case_76_servers_that_are_none() -> Result<()> {
-    let answers: [&'static [u8]; 5] = [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x05\0\0\0\x0a9.7", b"\x01\0\0\0\xff"];
+    let answers: [&'static [u8]; 5] = [
+        b"",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x05\0\0\0\x0a9.7",
+        b"\x01\0\0\0\xff",
+    ];
     for answer in answers {
         let port = listen(move |mut stream| {
             let _ = stream.write_all(answer);

@@ -105,7 +105,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 const LAST_UNIX_MICROS: i64 = 32_536_771_199_999_999;
 
 fn bind_date(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
-    let arg = binder.to_day(args.args.into_iter().next()?, &args.name)?;
+    let arg = binder.day_of(args.args.into_iter().next()?, &args.name)?;
     let ty = ExprType::new(ColumnType::Date, arg.ty().nullable);
     binder.evaluated(vec![arg], ty, &args.span, |call, env| {
         Ok(call.datetime(env, 0)?.map_or(Value::Null, |v| Value::Date(v.date)))
@@ -118,7 +118,7 @@ fn int(nullable: bool) -> ExprType {
 }
 
 fn part_of_day(binder: &mut Binder<'_>, args: Args, eval: Evaluator) -> Option<BoundExpr> {
-    let arg = binder.to_day(args.args.into_iter().next()?, &args.name)?;
+    let arg = binder.day_of(args.args.into_iter().next()?, &args.name)?;
     let ty = int(arg.ty().nullable);
     binder.evaluated(vec![arg], ty, &args.span, eval)
 }
@@ -129,7 +129,7 @@ fn day_part<'a>(call: &'a Call, env: &Env<'a, '_>, part: fn(DateTime) -> i64) ->
 
 fn part_of_clock(binder: &mut Binder<'_>, args: Args, eval: Evaluator) -> Option<BoundExpr> {
     let arg = args.args.into_iter().next()?;
-    let arg = if arg.ty().class() == Class::Time { arg } else { binder.to_day(arg, &args.name)? };
+    let arg = if arg.ty().class() == Class::Time { arg } else { binder.day_of(arg, &args.name)? };
     let ty = int(arg.ty().nullable);
     binder.evaluated(vec![arg], ty, &args.span, eval)
 }
@@ -148,7 +148,7 @@ fn clock_part<'a>(call: &'a Call, env: &Env<'a, '_>, part: fn(i64) -> i64) -> Re
 }
 
 fn bind_unix_timestamp(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
-    let arg = binder.to_day(args.args.into_iter().next()?, &args.name)?;
+    let arg = binder.day_of(args.args.into_iter().next()?, &args.name)?;
     let (fsp, nullable) = (arg.ty().fsp(), arg.ty().nullable);
     let ty = if fsp == 0 {
         ExprType::bigint(false, nullable)

@@ -18,7 +18,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         help: "the text in upper case, character by character",
         refused: None,
         arity: (1, Some(1)),
-        bind: |binder, args| same_length(binder, args, |call, env| map_text(call, env, |s| to_upper(s))),
+        bind: |binder, args| same_length(binder, args, |call, env| map_text(call, env, to_upper)),
     },
     Function {
         name: "lower",
@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         help: "the text in lower case, character by character",
         refused: None,
         arity: (1, Some(1)),
-        bind: |binder, args| same_length(binder, args, |call, env| map_text(call, env, |s| to_lower(s))),
+        bind: |binder, args| same_length(binder, args, |call, env| map_text(call, env, to_lower)),
     },
     Function {
         name: "concat",
@@ -215,7 +215,7 @@ fn text_type(parts: &[BoundExpr], length: u64, nullable: bool) -> ExprType {
 }
 
 fn texts(binder: &mut Binder<'_>, args: Vec<BoundExpr>) -> Option<Vec<BoundExpr>> {
-    let bound: Vec<_> = args.into_iter().map(|a| binder.to_text(a)).collect();
+    let bound: Vec<_> = args.into_iter().map(|a| binder.text_of(a)).collect();
     bound.into_iter().collect()
 }
 
@@ -275,7 +275,7 @@ fn bind_concat_ws(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
 
 /// The argument of a function that takes texts and bytes.
 fn text_or_bytes(binder: &mut Binder<'_>, arg: BoundExpr) -> Option<BoundExpr> {
-    if arg.ty().class() == Class::Bytes { Some(arg) } else { binder.to_text(arg) }
+    if arg.ty().class() == Class::Bytes { Some(arg) } else { binder.text_of(arg) }
 }
 
 fn measured(binder: &mut Binder<'_>, args: Args, eval: crate::expr::eval::Evaluator) -> Option<BoundExpr> {
@@ -315,7 +315,7 @@ fn eval_char_length<'a>(call: &'a Call, env: &Env<'a, '_>) -> Result<Value<'a>, 
 /// A function of a text and one or two whole numbers that makes the text no longer.
 fn counted(binder: &mut Binder<'_>, args: Args, eval: crate::expr::eval::Evaluator) -> Option<BoundExpr> {
     let mut rest = args.args.into_iter();
-    let text = binder.to_text(rest.next()?);
+    let text = binder.text_of(rest.next()?);
     let numbers: Vec<_> = rest.collect();
     let checked: Vec<_> = numbers.iter().map(|n| binder.ensure_number(n, &args.name)).collect();
     let text = text?;
@@ -406,7 +406,7 @@ fn bind_replace(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
 
 fn padded(binder: &mut Binder<'_>, args: Args, eval: crate::expr::eval::Evaluator) -> Option<BoundExpr> {
     let [text, length, filling]: [BoundExpr; 3] = args.args.try_into().ok()?;
-    let (text, filling) = (binder.to_text(text), binder.to_text(filling));
+    let (text, filling) = (binder.text_of(text), binder.text_of(filling));
     binder.ensure_number(&length, &args.name)?;
     let (text, filling) = (text?, filling?);
     let most = length.const_whole().map_or(u64::MAX, |n| n.max(0) as u64);
@@ -449,7 +449,7 @@ fn pad<'a>(call: &'a Call, env: &Env<'a, '_>, at_front: bool) -> Result<Value<'a
 
 fn bind_repeat(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
     let [text, count]: [BoundExpr; 2] = args.args.try_into().ok()?;
-    let text = binder.to_text(text);
+    let text = binder.text_of(text);
     binder.ensure_number(&count, &args.name)?;
     let text = text?;
     let times = count.const_whole().map_or(u64::MAX, |n| n.max(0) as u64);

@@ -106,9 +106,9 @@ fn quoted(text: &str) -> String {
 fn duration(ms: u64) -> String {
     match ms {
         0 => "\"0s\"".to_owned(),
-        _ if ms % 3_600_000 == 0 => format!("\"{}h\"", ms / 3_600_000),
-        _ if ms % 60_000 == 0 => format!("\"{}m\"", ms / 60_000),
-        _ if ms % 1000 == 0 => format!("\"{}s\"", ms / 1000),
+        _ if ms.is_multiple_of(3_600_000) => format!("\"{}h\"", ms / 3_600_000),
+        _ if ms.is_multiple_of(60_000) => format!("\"{}m\"", ms / 60_000),
+        _ if ms.is_multiple_of(1000) => format!("\"{}s\"", ms / 1000),
         _ => format!("\"{ms}ms\""),
     }
 }

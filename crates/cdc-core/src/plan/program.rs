@@ -151,7 +151,8 @@ impl BoundFlow {
         let output: Vec<usize> = shape.columns.iter().map(|c| c.register).collect();
         let target = TargetTable {
             schema: Arc::new(TableSchema {
-                id: TableId::new(flow.sink.as_str(), name.as_str()),
+                // feeds name the table that a row comes from
+                id: schema.id.clone(),
                 version: schema.version,
                 columns: shape.columns.iter().map(|c| c.column.clone()).collect(),
                 primary_key: key.clone(),
@@ -289,11 +290,16 @@ impl BoundFlow {
             (None, true) => return Err(self.image_missing("after", &meta)),
             _ => None,
         };
-        let target_change = |op, key, row, before| TargetChange {
+        let target_change = |op, key, row, before: Option<Row>| TargetChange {
             tick: change.tick,
             ordinal: change.ordinal,
             op,
-            source_op: change.op,
+            // an update that moves a row to another key, or through a filter, is a delete and an insert
+            source_op: match (change.op, op) {
+                (Op::Update, TargetOp::Delete) => Op::Delete,
+                (Op::Update, TargetOp::Upsert) if before.is_none() => Op::Insert,
+                (source_op, _) => source_op,
+            },
             key,
             row,
             before,

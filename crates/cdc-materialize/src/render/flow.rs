@@ -6,10 +6,10 @@
 
 use crate::record::{Record, Routed, worker_of};
 use crate::render::{Failure, Records};
-use cdc_core::event::{Batch, Change, Op};
+use cdc_core::event::{Batch, Change, Op, SchemaEvent};
 use cdc_core::plan::program::{BoundFlow, RowMeta, Stage};
 use cdc_core::plan::{FlowOp, FlowPlan, Plan};
-use cdc_core::schema::TableSchema;
+use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -180,6 +180,7 @@ fn route<'scope>(
         let tail = FlowPlan { ops: Vec::new(), ..flow.clone() };
         let in_order = peers == 1 || flow.key.is_none();
         let mut bound: Bound<BoundFlow> = Bound::new();
+        let mut owners = Owners::default();
         let plan = plan.clone();
         move |input, output| {
             input.for_each(|cap, data| {
@@ -194,8 +195,11 @@ fn route<'scope>(
                             if flow.ops.is_empty() && !flow.tables.matches(&batch.schema.id) {
                                 continue;
                             }
-                            let program = bound
-                                .get(&batch.schema, || BoundFlow::bind(&tail, &batch.schema).map_err(first));
+                            let program = bound.get(&batch.schema, || {
+                                let bound = BoundFlow::bind(&tail, &batch.schema).map_err(first)?;
+                                owners.take(flow, &bound.target().name, &batch.schema.id)?;
+                                Ok(bound)
+                            });
                             let result =
                                 program.and_then(|p| changes(p, &batch).map(|c| (p.target().clone(), c)));
                             match result {
@@ -227,7 +231,10 @@ fn route<'scope>(
                                 Err(error) => failure.set(error.note(format!("flow \"{}\"", flow.name))),
                             }
                         }
-                        Record::Schema { ordinal, event } => match schema_change(flow, &event) {
+                        Record::Schema { ordinal, event } => match schema_change(flow, &event).and_then(|tables| {
+                            owners.follow(flow, &event, tables.as_ref())?;
+                            Ok(tables)
+                        }) {
                             Ok(None) => {}
                             Ok(Some((before, after))) => {
                                 session.give(Routed::Schema { ordinal, flow: index, event, before, after });
@@ -246,6 +253,40 @@ fn route<'scope>(
     })
 }
 
+/// Which source table each target table of a flow belongs to. Two that meet in one target are refused, unless the
+/// flow states a key that can tell them apart: the check at the start, for tables that come while it runs.
+#[derive(Default)]
+struct Owners {
+    tables: HashMap<String, TableId>,
+}
+
+impl Owners {
+    fn take(&mut self, flow: &FlowPlan, target: &str, source: &TableId) -> Result<()> {
+        let owner = self.tables.entry(target.to_owned()).or_insert_with(|| source.clone());
+        if owner == source || flow.key.as_ref().is_some_and(|key| key.len() > 1) {
+            return Ok(());
+        }
+        Err(Error::definite(
+            cdc_core::codes::TARGET_COLLISION,
+            format!("tables \"{owner}\" and \"{source}\" meet in target table \"{target}\""),
+        )
+        .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart"))
+    }
+
+    fn follow(&mut self, flow: &FlowPlan, event: &SchemaEvent, tables: Option<&Tables>) -> Result<()> {
+        let Some((before, after)) = tables else { return Ok(()) };
+        if let (Some(table), Some(schema)) = (before, &event.before)
+            && self.tables.get(&table.name) == Some(&schema.id)
+        {
+            self.tables.remove(&table.name);
+        }
+        match (after, &event.after) {
+            (Some(table), Some(schema)) => self.take(flow, &table.name, &schema.id),
+            _ => Ok(()),
+        }
+    }
+}
+
 fn changes(program: &BoundFlow, batch: &Batch) -> Result<Vec<cdc_core::connector::TargetChange>> {
     let mut out = Vec::with_capacity(batch.changes.len());
     for change in &batch.changes {
@@ -258,7 +299,7 @@ fn changes(program: &BoundFlow, batch: &Batch) -> Result<Vec<cdc_core::connector
 type Tables = (Option<Arc<cdc_core::connector::TargetTable>>, Option<Arc<cdc_core::connector::TargetTable>>);
 
 /// What a flow writes before and after a schema change; `None` if it reads neither table.
-fn schema_change(flow: &FlowPlan, event: &cdc_core::event::SchemaEvent) -> Result<Option<Tables>> {
+fn schema_change(flow: &FlowPlan, event: &SchemaEvent) -> Result<Option<Tables>> {
     let table = |schema: &Option<Arc<TableSchema>>| -> Result<_> {
         match schema {
             Some(schema) if flow.tables.matches(&schema.id) => {

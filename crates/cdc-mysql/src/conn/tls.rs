@@ -52,9 +52,9 @@ pub(super) fn options(config: &Config) -> Result<Option<SslOpts>> {
     }
     Ok(Some(match config.tls {
         Tls::Disabled | Tls::Preferred | Tls::Required => options.with_danger_accept_invalid_certs(true),
-        Tls::VerifyCa => options
-            .with_danger_skip_domain_validation(true)
-            .with_danger_tls_hostname_override(Some(ANY_HOST)),
+        Tls::VerifyCa => {
+            options.with_danger_skip_domain_validation(true).with_danger_tls_hostname_override(Some(ANY_HOST))
+        }
         Tls::VerifyIdentity => options,
     }))
 }
@@ -62,8 +62,11 @@ pub(super) fn options(config: &Config) -> Result<Option<SslOpts>> {
 /// A small file. Only a regular one: it is read for every connection, and a pipe has nothing the second time.
 pub(super) fn read(file: &Named, option: &str) -> Result<Vec<u8>> {
     let unreadable = |why: &str| {
-        Error::definite(codes::FILE_UNREADABLE, format!("file {file} of option \"{option}\" cannot be read: {why}"))
-            .help("relative paths are from the folder of the pipeline file")
+        Error::definite(
+            codes::FILE_UNREADABLE,
+            format!("file {file} of option \"{option}\" cannot be read: {why}"),
+        )
+        .help("relative paths are from the folder of the pipeline file")
     };
     // before it is opened: to open a pipe that nobody writes to would wait
     match std::fs::metadata(&file.path) {
@@ -98,7 +101,8 @@ fn ensure_authorities(text: &[u8], file: &Named) -> Result<()> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(text, file, "tls_ca")? {
         store.add(certificate).map_err(|e| {
-            unusable(file, "tls_ca", &e.to_string()).help("it is the certificate of the authority that signed the server's")
+            unusable(file, "tls_ca", &e.to_string())
+                .help("it is the certificate of the authority that signed the server's")
         })?;
     }
     Ok(())
@@ -111,7 +115,8 @@ fn ensure_identity(cert: (&[u8], &Named), key: (&[u8], &Named)) -> Result<()> {
             pem::Error::NoItemsFound => "it holds no private key, or one under a pass phrase".to_owned(),
             other => other.to_string(),
         };
-        unusable(key.1, "tls_key", &why).help("openssl pkey -in KEY -out KEY.pem writes it as PEM without a pass phrase")
+        unusable(key.1, "tls_key", &why)
+            .help("openssl pkey -in KEY -out KEY.pem writes it as PEM without a pass phrase")
     })?;
     match CertifiedKey::from_der(chain, private, &ring::default_provider()) {
         Ok(_) => Ok(()),
@@ -119,10 +124,12 @@ fn ensure_identity(cert: (&[u8], &Named), key: (&[u8], &Named)) -> Result<()> {
             Err(unusable(key.1, "tls_key", &format!("it is not the key of the certificate in {}", cert.1))
                 .help("give the source the key with which the certificate was asked for"))
         }
-        Err(rustls::Error::InvalidCertificate(why)) => {
-            Err(unusable(cert.1, "tls_cert", &why.to_string()).help("it begins with the client's own certificate"))
+        Err(rustls::Error::InvalidCertificate(why)) => Err(unusable(cert.1, "tls_cert", &why.to_string())
+            .help("it begins with the client's own certificate")),
+        Err(other) => {
+            Err(unusable(key.1, "tls_key", &other.to_string())
+                .help("RSA, ECDSA and Ed25519 keys can be used"))
         }
-        Err(other) => Err(unusable(key.1, "tls_key", &other.to_string()).help("RSA, ECDSA and Ed25519 keys can be used")),
     }
 }
 
@@ -187,9 +194,15 @@ fn certificate_refused(why: &CertificateError, config: &Config, failed: &dyn Fn(
             failed(format!("the server's certificate names no host, and url names \"{}\"", config.host))
         } else {
             let names: Vec<_> = names.iter().map(|name| format!("\"{}\"", host_of(name))).collect();
-            failed(format!("the server's certificate is of {}, and url names \"{}\"", names.join(", "), config.host))
+            failed(format!(
+                "the server's certificate is of {}, and url names \"{}\"",
+                names.join(", "),
+                config.host
+            ))
         };
-        error.help("write in url a name that stands in the certificate, or tls = verify-ca where it names none")
+        error.help(
+            "write in url a name that stands in the certificate, or tls = verify-ca where it names none",
+        )
     };
     let authority = match &config.tls_ca {
         Some(file) => format!("an authority in {file}"),

@@ -122,10 +122,10 @@ impl TargetReader for SqliteReader {
             while let Some(row) = rows.next()? {
                 let mut key = Vec::new();
                 let mut texts = Vec::with_capacity(names.len());
-                for i in 0..names.len() {
+                for (i, name) in names.iter().enumerate() {
                     let value = row.get_ref(i)?;
                     push_key(&mut key, value);
-                    texts.push(format!("{} = {}", names[i], show(value)));
+                    texts.push(format!("{name} = {}", show(value)));
                 }
                 if !each(key, texts.join(", ")) {
                     break;

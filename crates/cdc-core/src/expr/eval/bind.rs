@@ -350,7 +350,7 @@ impl<'s> Binder<'s> {
             let (a, b) = (self.byte_operand(operand), self.byte_operand(pattern));
             (a?, b?)
         } else {
-            let (a, b) = (self.to_text(operand), self.to_text(pattern));
+            let (a, b) = (self.text_of(operand), self.text_of(pattern));
             let (a, b) = (a?, b?);
             self.collator(&a, &b, span)?;
             (a, b)
@@ -593,7 +593,7 @@ impl<'s> Binder<'s> {
             let diagnostic = self.mismatch(span, headline);
             return self.refuse(diagnostic);
         }
-        let mut bound = self.to_text(operand)?;
+        let mut bound = self.text_of(operand)?;
         bound.ty.coercibility = Coercibility::Explicit;
         if let Some(
             ColumnType::Char { charset: c, .. }
@@ -651,7 +651,7 @@ impl Binder<'_> {
     }
 
     /// As a text, as the server writes the value.
-    pub(crate) fn to_text(&mut self, operand: BoundExpr) -> Option<BoundExpr> {
+    pub(crate) fn text_of(&mut self, operand: BoundExpr) -> Option<BoundExpr> {
         let class = operand.ty.class();
         if matches!(class, Class::Text | Class::Null) {
             return Some(operand);
@@ -705,7 +705,7 @@ impl Binder<'_> {
     }
 
     /// A day or a time of one, or a literal that is one.
-    pub(crate) fn to_day(&mut self, operand: BoundExpr, word: &str) -> Option<BoundExpr> {
+    pub(crate) fn day_of(&mut self, operand: BoundExpr, word: &str) -> Option<BoundExpr> {
         if operand.ty.class().is_day() || operand.ty.class() == Class::Null {
             return Some(operand);
         }
@@ -739,12 +739,12 @@ impl Binder<'_> {
                 return self.refuse(diagnostic.help("`cast` them to one type"));
             }
         };
-        let converted: Vec<_> = operands.into_iter().map(|o| self.to_type(o, &ty)).collect();
+        let converted: Vec<_> = operands.into_iter().map(|o| self.of_type(o, &ty)).collect();
         Some((converted.into_iter().collect::<Option<_>>()?, ty))
     }
 
     /// Converted to a type that [`unify`] found to hold it.
-    fn to_type(&mut self, operand: BoundExpr, ty: &ExprType) -> Option<BoundExpr> {
+    fn of_type(&mut self, operand: BoundExpr, ty: &ExprType) -> Option<BoundExpr> {
         let (from, to) = (operand.ty.class(), ty.class());
         let same_form = match to {
             Class::Integer => from == to && operand.ty.is_unsigned() == ty.is_unsigned(),
@@ -755,7 +755,7 @@ impl Binder<'_> {
             return Some(operand);
         }
         let conversion = match to {
-            Class::Text => return self.to_text(operand),
+            Class::Text => return self.text_of(operand),
             Class::DateTime => Conversion::DateTime { fsp: ty.fsp() },
             Class::Timestamp => Conversion::Timestamp { fsp: ty.fsp() },
             _ => match NumberType::of(ty) {
