@@ -189,8 +189,8 @@ struct ReadChunk {
     rows: ChunkRows,
 }
 
-/// Entries of touched above which chunks in flight are given up, so that it can be swept.
-const TOUCHED_LIMIT: usize = 2_000_000;
+/// Bytes of touched above which chunks in flight are given up, so that it can be swept.
+const TOUCHED_LIMIT: usize = 64 << 20;
 
 /// A chunk whose connection failed is tried again after this pause.
 const RECONNECT: Duration = Duration::from_millis(500);
@@ -707,7 +707,7 @@ impl Capture {
                 if let Some(table) = self.tables.get_mut(&schema.id) {
                     if let Some(copying) = &mut table.copying {
                         touch(&mut self.reconciler, table.number, copying, &gtid, &changes);
-                        if self.reconciler.len() > self.touched_limit {
+                        if self.reconciler.bytes() > self.touched_limit {
                             self.shed();
                         }
                     }
@@ -785,7 +785,8 @@ impl Capture {
     /// one does. The limit then grows with what is left: what no `gtid_executed` holds yet cannot go.
     fn shed(&mut self) {
         self.reconciler.sweep();
-        if self.reconciler.len() <= self.touched_limit / 2 {
+        self.reconciler.count_bytes();
+        if self.reconciler.bytes() <= self.touched_limit / 2 {
             return;
         }
         for number in self.reading.keys().chain(self.read.keys()) {
@@ -799,7 +800,8 @@ impl Capture {
             }
         }
         self.reconciler.sweep();
-        self.touched_limit = TOUCHED_LIMIT.max(2 * self.reconciler.len());
+        self.reconciler.count_bytes();
+        self.touched_limit = TOUCHED_LIMIT.max(2 * self.reconciler.bytes());
     }
 
     // ---- cutting

@@ -106,6 +106,19 @@ pub enum RowEvent {
     },
 }
 
+impl RowEvent {
+    fn keys(&self) -> impl Iterator<Item = &Row> {
+        let (first, second) = match self {
+            RowEvent::Whole { key }
+            | RowEvent::Partly { key, .. }
+            | RowEvent::Diff { key }
+            | RowEvent::Deleted { key } => (key, None),
+            RowEvent::Moved { from, to } => (from, Some(to)),
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
 /// Why a low watermark is not good yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
@@ -148,6 +161,8 @@ pub struct Reconciler<T, W, S = foldhash::fast::FixedState> {
     forgotten: W,
     /// Entries of touched at which the next sweep is worth its time.
     sweep_at: usize,
+    /// What touched takes, about.
+    bytes: usize,
 }
 
 impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Default for Reconciler<T, W, S> {
@@ -171,6 +186,9 @@ impl<T: Hash, W: Hash, S: BuildHasher + Default> Hash for Reconciler<T, W, S> {
 
 const SWEEP_MIN: usize = 4096;
 
+/// What an entry of touched takes beside the bytes of its key: two allocations and a place in the map.
+const ENTRY: usize = 160;
+
 impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Reconciler<T, W, S> {
     /// For a start or a restart: `given_out` counts as given out and forgotten.
     pub fn new(given_out: W) -> Self {
@@ -182,12 +200,15 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
             executed: W::default(),
             forgotten: given_out,
             sweep_at: SWEEP_MIN,
+            bytes: 0,
         }
     }
 
     /// Notes what the log says of rows of a table that is not whole. Events must come in log order, and an XA
     /// transaction's at its commit.
     pub fn touch(&mut self, table: TableNumber, transaction: &T, event: RowEvent) -> Option<Row> {
+        // an entry that is there already is counted again: the next sweep puts it right
+        self.bytes += event.keys().map(|k| k.as_bytes().len() + ENTRY).sum::<usize>();
         let touched = self.touched.entry(table).or_default();
         let mut set = |key: Row, known: Known<T>| {
             touched.insert(key, Touch { transaction: transaction.clone(), known });
@@ -296,6 +317,7 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
         for ddl in self.ddl.values_mut() {
             ddl.retain(needed);
         }
+        self.count_bytes();
         // What went is in `executed`, which was read before any chunk to come is announced, so every low
         // watermark to come holds it: it need not be noted in `forgotten`. (`forgotten` itself is never shortened:
         // a low watermark that was read before `executed` may arrive after it.)
@@ -351,6 +373,17 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
         self.touched.remove(&table);
         self.ddl.remove(&table);
         self.in_flight.retain(|_, chunk| chunk.table != table);
+        self.count_bytes();
+    }
+
+    /// Counts anew what [`Reconciler::bytes`] tells.
+    pub fn count_bytes(&mut self) {
+        self.bytes = self.touched.values().flat_map(|t| t.keys()).map(|k| k.as_bytes().len() + ENTRY).sum();
+    }
+
+    /// The bytes that touched takes, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The entries of touched.
