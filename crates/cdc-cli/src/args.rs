@@ -2,6 +2,7 @@
 
 use crate::exit;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -24,6 +25,8 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Look at a server and write a first pipeline file for it
+    Init(InitArgs),
     /// Run a pipeline: copy its tables, then follow every change
     Run(RunArgs),
     /// Say what is wrong with pipeline files, with no server; --live looks at the server too
@@ -34,6 +37,44 @@ pub enum Command {
     Fmt(FmtArgs),
     /// Compare targets with their source, row by row
     Verify(VerifyArgs),
+    /// Explain the code of an error, with an example and what mends it
+    Error(ErrorArgs),
+    /// Print what makes a shell complete the command line of cdc
+    Completions(CompletionsArgs),
+}
+
+const INIT_EXAMPLES: &str = "\
+Examples:
+  export CDC_PASSWORD=..
+  cdc init mysql://127.0.0.1:3306                              every table that the account sees
+  cdc init mysql://127.0.0.1:3306 --tables 'shop.*' --tables '!shop.tmp_*'
+  cdc init mysql://db:3306 --user copy --output conf/shop.cdc
+
+Writes FILE and, beside it, the structures of its tables (.sql); the first target is a SQLite file beside them.
+Looks only: nothing is changed at the server. Tables that cannot be copied are left out, with the reason.";
+
+/// Of `cdc init`.
+#[derive(Debug, Group)]
+#[command(after_help = INIT_EXAMPLES)]
+pub struct InitArgs {
+    /// The server: mysql://host:port
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// The account
+    #[arg(long, value_name = "NAME", default_value = "cdc")]
+    pub user: String,
+    /// The variable of the environment that holds the account's password
+    #[arg(long, value_name = "NAME", default_value = "CDC_PASSWORD")]
+    pub password_env: String,
+    /// Which tables, as `database.table` with * and ?, `!` in front to leave out; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub tables: Vec<String>,
+    /// The file to write [default: named after the database, in the current folder]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write over files that are there
+    #[arg(long)]
+    pub force: bool,
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -195,6 +236,36 @@ pub struct VerifyArgs {
     pub state: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+const ERROR_EXAMPLES: &str = "\
+Examples:
+  cdc error E1004              also 1004, e1004
+  cdc error                    all codes, by range
+  cdc error privilege          codes that have to do with it";
+
+/// Of `cdc error`.
+#[derive(Debug, Group)]
+#[command(after_help = ERROR_EXAMPLES)]
+pub struct ErrorArgs {
+    /// The code, such as E1004
+    #[arg(value_name = "CODE")]
+    pub code: Option<String>,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  cdc completions bash > ~/.local/share/bash-completion/completions/cdc
+  cdc completions zsh > ~/.zfunc/_cdc                with fpath+=~/.zfunc in front of compinit
+  cdc completions fish > ~/.config/fish/completions/cdc.fish";
+
+/// Of `cdc completions`.
+#[derive(Debug, Group)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
 }
 
 /// Values for the parameters of a pipeline file.

@@ -1,8 +1,11 @@
 //! The commands, one a file. Each reports what it has to say and gives the exit code.
 
 pub mod check;
+pub mod completions;
+pub mod error;
 pub mod explain;
 pub mod fmt;
+pub mod init;
 pub mod run;
 pub mod verify;
 

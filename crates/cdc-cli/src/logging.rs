@@ -2,11 +2,12 @@
 
 use crate::exit::Exit;
 use crate::output;
+use crate::screen::Screen;
 use crate::surroundings::PipelineFile;
 use cdc_core::Error;
-use cdc_core::diagnostic::{Diagnostic, Severity};
-use indicatif::MultiProgress;
+use cdc_core::diagnostic::{Code, Diagnostic, Severity};
 use serde_json::{Map, Value, json};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What is written how.
@@ -21,22 +22,52 @@ pub enum Form {
     Document,
 }
 
+/// The codes of the errors that people were told, each once.
+#[derive(Debug, Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<Code>>>);
+
+impl Told {
+    fn add(&self, code: Code) {
+        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !codes.contains(&code) {
+            codes.push(code);
+        }
+    }
+
+    /// Says where the errors are explained: the last line of a command that failed.
+    pub fn hint(&self) {
+        let codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hint) = hint(&codes) {
+            output::eprint(&format!("{} {hint}\n", output::stderr_style().bold("help:")));
+        }
+    }
+}
+
+fn hint(codes: &[Code]) -> Option<String> {
+    match codes {
+        [] => None,
+        [one] => Some(format!("cdc error {one} explains it")),
+        [first, ..] => Some(format!("cdc error CODE explains each of them, such as cdc error {first}")),
+    }
+}
+
 /// Takes what is to be told.
 #[derive(Debug, Clone)]
 pub struct Log {
     form: Form,
+    told: Told,
     /// What is on the screen and has to make room for a line.
-    live: Option<MultiProgress>,
+    live: Option<Screen>,
 }
 
 impl Log {
     /// A log of this form.
-    pub fn new(form: Form) -> Log {
-        Log { form, live: None }
+    pub fn new(form: Form, told: &Told) -> Log {
+        Log { form, told: told.clone(), live: None }
     }
 
     /// The same, above a live view.
-    pub fn above(&self, live: MultiProgress) -> Log {
+    pub fn above(&self, live: Screen) -> Log {
         Log { live: Some(live), ..self.clone() }
     }
 
@@ -60,7 +91,9 @@ impl Log {
         }
         match self.form {
             Form::Lines | Form::Document => {
-                self.write(&output::render(diagnostics, file, output::stderr_style()))
+                let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
+                errors.for_each(|error| self.told.add(error.code));
+                self.write(&output::render(diagnostics, file, output::stderr_style().report()))
             }
             Form::JsonLines => {
                 for (diagnostic, fields) in diagnostics.iter().zip(output::to_json(diagnostics, file)) {
@@ -112,7 +145,7 @@ impl Log {
 
     fn write(&self, text: &str) {
         match &self.live {
-            Some(live) => live.suspend(|| output::eprint(text)),
+            Some(live) => live.above(|| output::eprint(text)),
             None => output::eprint(text),
         }
     }
@@ -149,6 +182,18 @@ fn civil(days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn the_hint_names_one_code() {
+        use cdc_core::codes;
+        assert_eq!(hint(&[]), None);
+        assert_eq!(hint(&[codes::GRANT_MISSING]).as_deref(), Some("cdc error E1004 explains it"));
+        let two = hint(&[codes::UNKNOWN_COLUMN, codes::NO_KEY]);
+        assert_eq!(two.as_deref(), Some("cdc error CODE explains each of them, such as cdc error E0301"));
+        let told = Told::default();
+        [codes::NO_KEY; 2].iter().for_each(|code| told.add(*code));
+        assert_eq!(*told.0.lock().expect("nobody failed"), [codes::NO_KEY]);
+    }
 
     #[test]
     fn times() {

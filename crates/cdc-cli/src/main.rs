@@ -17,12 +17,15 @@ mod command;
 mod exit;
 mod logging;
 mod output;
+mod pages;
+mod screen;
 mod surroundings;
 
 use args::{Args, Command};
 use cdc_core::codes;
 use clap::Parser;
 use exit::Exit;
+use logging::Told;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,13 +34,20 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return usage(&error).into(),
     };
+    let told = Told::default();
     let exit = match &args.command {
-        Command::Run(args) => command::run::run(args),
-        Command::Check(args) => command::check::check(args),
-        Command::Explain(args) => command::explain::explain(args),
-        Command::Fmt(args) => command::fmt::fmt(args),
-        Command::Verify(args) => command::verify::verify(args),
+        Command::Init(args) => command::init::init(args, &told),
+        Command::Run(args) => command::run::run(args, &told),
+        Command::Check(args) => command::check::check(args, &told),
+        Command::Explain(args) => command::explain::explain(args, &told),
+        Command::Fmt(args) => command::fmt::fmt(args, &told),
+        Command::Verify(args) => command::verify::verify(args, &told),
+        Command::Error(args) => command::error::error(args),
+        Command::Completions(args) => command::completions::completions(args, &told),
     };
+    if exit >= Exit::Refused {
+        told.hint();
+    }
     exit.into()
 }
 

@@ -6,6 +6,7 @@ use cdc_core::{Error, Result, codes};
 use cdc_dsl::report;
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -37,17 +38,58 @@ pub fn eprint(text: &str) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// How diagnostics on standard error look.
-pub fn stderr_style() -> report::Style {
-    if !io::stderr().is_terminal() {
-        return report::Style::default();
-    }
-    let (_, columns) = console::Term::stderr().size();
-    let color = !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
-    report::Style { color, width: usize::from(columns).max(40) }
+/// How words look.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style {
+    color: bool,
+    /// Columns of the terminal, or those of a page where there is none.
+    width: Option<usize>,
 }
 
-/// As no-color.org has it: there, and not empty.
+impl Style {
+    fn of(is_terminal: bool, terminal: impl FnOnce() -> console::Term) -> Style {
+        if !is_terminal {
+            return Style::default();
+        }
+        let (_, columns) = terminal().size();
+        let color = !is_set("NO_COLOR") && !is_dumb(std::env::var_os("TERM").as_deref());
+        Style { color, width: Some(usize::from(columns).max(40)) }
+    }
+
+    /// The same for diagnostics.
+    pub fn report(self) -> report::Style {
+        let Some(width) = self.width else { return report::Style::default() };
+        report::Style { color: self.color, width }
+    }
+
+    /// A word that is to be seen.
+    pub fn bold(self, text: &str) -> String {
+        if self.color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// How words on standard error look.
+pub fn stderr_style() -> Style {
+    Style::of(io::stderr().is_terminal(), console::Term::stderr)
+}
+
+/// How words on standard output look.
+pub fn stdout_style() -> Style {
+    Style::of(io::stdout().is_terminal(), console::Term::stdout)
+}
+
+/// Can lines on standard error be drawn over? Not in a pipe, not on a terminal without a cursor, and not in what
+/// keeps a log of a terminal.
+pub fn takes_a_view() -> bool {
+    io::stderr().is_terminal() && !is_dumb(std::env::var_os("TERM").as_deref()) && !is_set("CI")
+}
+
+/// A terminal that only takes text.
+fn is_dumb(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|t| t == "dumb")
+}
+
+/// As no-color.org has it, and CI services too: there, and not empty.
 fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|v| !v.is_empty())
 }

@@ -125,13 +125,17 @@ fn help_names_commands_examples_and_exit_codes() {
     let said = place.cdc(&["--help"]);
     assert_eq!(said.code, 0);
     assert_eq!(said.err, "");
-    for word in ["run", "check", "explain", "fmt", "verify", "Exit codes:"] {
+    for word in ["init", "run", "check", "explain", "fmt", "verify", "error", "completions", "Exit codes:"] {
         assert!(said.out.contains(word), "{word}: {}", said.out);
     }
     for command in ["run", "check", "explain", "fmt", "verify"] {
         let said = place.cdc(&[command, "--help"]);
         assert_eq!(said.code, 0);
         assert!(said.out.contains("Examples:") && said.out.contains("FILE"), "{}", said.out);
+    }
+    for command in ["init", "error", "completions"] {
+        let said = place.cdc(&[command, "--help"]);
+        assert!(said.code == 0 && said.out.contains("Examples:"), "{}", said.out);
     }
     assert!(place.cdc(&["--version"]).out.starts_with("cdc "));
 }
@@ -204,10 +208,56 @@ fn ten_mistakes_are_ten_errors_each_at_its_place() {
     let places: Vec<&str> =
         said.err.lines().filter_map(|l| l.trim_start().strip_prefix("--> bad.cdc:")).collect();
     assert_eq!(places, ["1:26", "6:3", "8:11", "9:10", "11:6", "12:1", "13:21", "14:23", "15:15", "16:1"]);
-    assert_eq!(said.err.lines().last(), Some("bad.cdc: 10 errors"));
+    let last: Vec<&str> = said.err.lines().rev().take(2).collect();
+    assert_eq!(last, [MANY_EXPLAINED, "bad.cdc: 10 errors"]);
     for command in ["run", "explain", "verify"] {
         let said = place.cdc(&[command, "bad.cdc"]);
         assert_eq!((said.code, said.errors(), said.out.as_str()), (2, 10, ""), "{command}: {}", said.err);
+        assert_eq!(said.err.lines().last(), Some(MANY_EXPLAINED), "{command}");
+    }
+}
+
+/// The first error of [`TEN_MISTAKES`] is the example.
+const MANY_EXPLAINED: &str = "help: cdc error CODE explains each of them, such as cdc error E0401";
+
+#[test]
+fn an_error_is_followed_by_where_it_is_explained() {
+    let place = good();
+    let hints = |said: &Said| said.err.lines().filter(|l| l.contains("cdc error ")).count();
+    let missing = place.cdc(&["run", "missing.cdc"]);
+    assert_eq!(missing.err.lines().last(), Some("help: cdc error E4001 explains it"), "{}", missing.err);
+    assert_eq!(hints(&missing), 1);
+    // what succeeds, what only has warnings, what is for programs, and what has its own help says nothing of it
+    let messy = Place::with(&[("a.cdc", GOOD.replace(" = ", "=").as_bytes())]);
+    for said in [
+        place.cdc(&["check", "shop.cdc"]),
+        Said::of(place.command(&["check", "shop.cdc"]).env_remove("CDC_TEST_PASSWORD")),
+        place.cdc(&["check", "missing.cdc", "--format", "json"]),
+        place.cdc(&["run", "shop.cdc", "--workers", "none"]),
+        place.cdc(&["run", "missing.cdc", "--log-format", "json"]),
+        messy.cdc(&["fmt", "--check", "a.cdc"]),
+        place.cdc(&["error", "E9999"]),
+    ] {
+        assert_eq!(hints(&said), usize::from(said.err.contains("there is no code")), "{}", said.err);
+    }
+}
+
+#[test]
+fn completions_for_each_shell() {
+    let place = good();
+    for (shell, word) in [("bash", "complete -F"), ("zsh", "#compdef cdc"), ("fish", "complete -c cdc")] {
+        let said = place.cdc(&["completions", shell]);
+        assert_eq!((said.code, said.err.as_str()), (0, ""));
+        for word in [word, "verify", "until", "password-env"] {
+            assert!(said.out.contains(word), "{shell}: {word}");
+        }
+    }
+    place.cdc(&["completions", "csh"]).is_refused("error[E4003]: invalid value 'csh'");
+    #[cfg(unix)]
+    if Path::new("/bin/bash").exists() {
+        let script = format!("{}\ntype _cdc", place.cdc(&["completions", "bash"]).out);
+        let read = Command::new("/bin/bash").args(["--norc", "-c", &script]).output().expect("bash starts");
+        assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     }
 }
 
@@ -490,6 +540,39 @@ fn colors_only_on_a_terminal_and_not_under_no_color() {
     assert!(on_terminal("").contains("\x1b[1;31merror[E0401]"));
     let plain = on_terminal("1");
     assert!(plain.contains("error[E0401]") && !plain.contains('\x1b'), "{plain}");
+}
+
+/// Nothing that moves the cursor is written where it cannot be moved: on a terminal that only takes text, and
+/// where a service keeps what a terminal shows. Colours are another matter.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_dumb_terminal_and_a_log_of_ci_get_lines() {
+    if !Path::new("/usr/bin/script").exists() {
+        return;
+    }
+    let text = GOOD.replace(":3306", ":1");
+    let place = Place::with(&[("shop.cdc", text.as_bytes())]);
+    let on_terminal = |term: &str, ci: &str, columns: u16| {
+        let mut command = Command::new("/usr/bin/script");
+        let line = format!("stty cols {columns}; {} run shop.cdc --state st", env!("CARGO_BIN_EXE_cdc"));
+        command
+            .args(["-qec", &line, "/dev/null"])
+            .current_dir(place.0.path())
+            .env("CDC_TEST_PASSWORD", SECRET)
+            .env("TERM", term)
+            .env("CI", ci)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        Said::of(&mut command).out
+    };
+    for (term, ci) in [("dumb", ""), ("xterm", "true")] {
+        let said = on_terminal(term, ci, 40);
+        assert!(said.contains("error[E1001]") && !said.contains('\x1b'), "{term}: {said:?}");
+    }
+    // the live view moves the cursor, and takes what it wrote away again
+    let said = on_terminal("xterm", "", 40);
+    assert!(said.contains("error[E1001]"), "{said:?}");
+    assert!(!said.contains("\x1b[1;"), "no colours under NO_COLOR: {said:?}");
 }
 
 /// Promised: under 50 ms. The best of several tries, so that a busy machine does not decide.

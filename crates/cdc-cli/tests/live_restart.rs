@@ -86,8 +86,9 @@ fn case_77_ctrl_c_in_mid_snapshot_stops_with_a_checkpoint() -> Result<()> {
     ensure!(said.err.contains("going on from tick"), "{}", said.text());
     copied += said.done("snapshot").context("no rows of the snapshot")?;
     println!("rows read in three runs: {copied}");
-    // what was read and not committed when it was stopped comes again, and no more
-    ensure!((20_000..22_000).contains(&copied), "{copied} rows were read in all");
+    // What was read and not committed when it was stopped comes again; what changed while it was read came with
+    // the log, and is not counted here.
+    ensure!((16_000..22_000).contains(&copied), "{copied} rows were read in all");
     ensure!(job.verify()? == 20_000);
     job.compare(server, ("c77", "t"), "t")?;
     Ok(())
@@ -123,6 +124,36 @@ fn case_77_ctrl_c_in_mid_stream_stops_with_a_checkpoint() -> Result<()> {
     Ok(())
 }
 
+/// Schema changes beside the writers, until it is told to end: of the writers' tables, which they meet as they go,
+/// and of one of its own, where values in the new shape follow. (Values for the writers' rows could deadlock.)
+fn alter(server: &Server, database: &str, over: &AtomicBool) -> Result<()> {
+    server.sql(&format!(
+        "USE {database}; CREATE TABLE own (id INT PRIMARY KEY, v INT);
+         INSERT INTO own WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 500) SELECT n, n FROM s"
+    ))?;
+    for number in (0..).take_while(|_| !over.load(Ordering::SeqCst)) {
+        let place = ["", " FIRST", " AFTER v"][number % 3];
+        let column = format!("x{number}");
+        let statements = [
+            format!("ADD COLUMN {column} VARCHAR(10) DEFAULT 'grün'{place}"),
+            format!("MODIFY {column} VARCHAR(40) DEFAULT 'grün'"),
+            format!("RENAME COLUMN {column} TO y{number}"),
+            format!("DROP COLUMN y{number}"),
+        ];
+        let table = if number % 2 == 0 { "own".to_owned() } else { format!("h{}", number / 2 % 4) };
+        // every third column stays
+        for (at, statement) in statements.iter().take(3 + usize::from(number % 3 > 0)).enumerate() {
+            let update = match at {
+                0 | 1 if table == "own" => format!("UPDATE own SET {column} = '{number}' WHERE v % 5 = {at};"),
+                _ => String::new(),
+            };
+            server.sql(&format!("USE {database}; ALTER TABLE {table} {statement}; {update}"))?;
+            thread::sleep(Duration::from_millis(150));
+        }
+    }
+    Ok(())
+}
+
 /// Kills a run again and again while clients write, from its first start on, and compares in the end.
 fn kills(database: &str, workers: &str, kills: usize) -> Result<()> {
     let server = server();
@@ -131,7 +162,6 @@ fn kills(database: &str, workers: &str, kills: usize) -> Result<()> {
         tables: 4,
         clients: 3,
         initial_rows: 1000,
-        ddl: true,
         rate: Some(40),
         ..HistoryOptions::default()
     };
@@ -145,24 +175,34 @@ fn kills(database: &str, workers: &str, kills: usize) -> Result<()> {
         COPY,
     );
     let writers = history.start(server, Length::Time(Duration::from_secs(90)))?;
-    let mut ended = Vec::new();
-    for kill in 0..kills {
-        // the first runs are killed in the snapshot, and where they look around
-        let most = if kill < kills / 3 { 400 } else { 1200 };
-        let time = Duration::from_millis(rng.random_range(10..most));
-        let run = job.start(&["--workers", workers])?;
-        thread::sleep(time);
-        let said = run.kill()?;
-        ensure!(said.code.is_none(), "kill {kill}: it had ended by itself\n{}", said.text());
-        ended.push(time.as_millis());
-    }
+    let mut times = Vec::new();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| -> Result<()> {
+        let altering = scope.spawn(|| alter(server, database, &over));
+        let mut all = || -> Result<()> {
+            for kill in 0..kills {
+                // the first runs are killed in the snapshot, and where they look around
+                let most = if kill < kills / 3 { 400 } else { 1200 };
+                let time = Duration::from_millis(rng.random_range(10..most));
+                let run = job.start(&["--workers", workers])?;
+                thread::sleep(time);
+                let said = run.kill()?;
+                ensure!(said.code.is_none(), "kill {kill}: it had ended by itself\n{}", said.text());
+                times.push(time.as_millis());
+            }
+            Ok(())
+        };
+        let killed = all();
+        over.store(true, Ordering::SeqCst);
+        killed.and(altering.join().expect("the thread that alters"))
+    })?;
     writers.stop();
     let history = writers.wait()?;
     let said = job.catch_up(&["--workers", workers])?;
-    println!("{}killed after {ended:?} ms, {} transactions", said.err, history.transactions());
+    println!("{}killed after {times:?} ms, {} transactions", said.err, history.transactions());
     job.verify()?;
-    for table in history.tables() {
-        job.compare(server, (database, &table), &table)?;
+    for table in history.tables().iter().map(String::as_str).chain(["own"]) {
+        job.compare(server, (database, table), table)?;
     }
     Ok(())
 }

@@ -1,61 +1,113 @@
-//! Every example in `dsl/reference/` is compiled: without errors, or with those that its fence names, such
-//! as ```` ```cdc error=E0303,E0301 ````. With `fmt` behind it an example is in its canonical layout too.
+//! Every example in `dsl/reference/` and `dsl/diagnostics/` is compiled: without errors, or with those that its
+//! fence names, such as ```` ```cdc error=E0303,E0301 ````. With `fmt` behind it an example is in its canonical
+//! layout too; `set=name=value` gives a parameter a value, `whole` takes the example as it stands.
 
 mod common;
 
-use cdc_testkit::markdown::parse;
-use common::{compile, dsl_dir, rendered, whole};
+use cdc_testkit::markdown::{Block, parse};
+use common::{compile_with, dsl_dir, rendered, whole};
 use std::fmt::Write as _;
 
-#[test]
-fn examples_do_what_they_say() {
+/// Runs the examples of the pages of a folder; how many there were.
+fn run_examples(folder: &str) -> usize {
     let mut failures = String::new();
     let mut count = 0;
-    let mut paths: Vec<_> =
-        std::fs::read_dir(dsl_dir().join("reference")).unwrap().map(|e| e.unwrap().path()).collect();
-    paths.sort();
-    for path in paths.iter().filter(|p| p.extension().is_some_and(|e| e == "md")) {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path).unwrap();
-        for case in parse(&text) {
-            for block in case.blocks("cdc") {
-                count += 1;
-                let said = |key: &str| -> Vec<String> {
-                    let mut codes: Vec<String> = block
-                        .arguments()
-                        .filter_map(|a| a.strip_prefix(key))
-                        .flat_map(|list| list.split(','))
-                        .map(str::to_owned)
-                        .collect();
-                    codes.sort();
-                    codes
-                };
-                let mut expected = said("error=");
-                expected.extend(said("warning="));
-                expected.sort();
-                let text = whole(&block.text);
-                let diagnostics = compile(&text).diagnostics;
-                let mut found: Vec<String> = diagnostics.iter().map(|d| d.code.to_string()).collect();
-                found.sort();
-                if found != expected {
-                    _ = writeln!(
-                        failures,
-                        "{name}:{}: expected {expected:?}\n{}",
-                        block.line,
-                        rendered(&diagnostics, &text)
-                    );
-                }
-                if block.arguments().any(|a| a == "fmt")
-                    && cdc_dsl::format(&block.text).as_deref() != Ok(block.text.as_str())
-                {
-                    let is = cdc_dsl::format(&block.text).unwrap_or_default();
-                    _ = writeln!(failures, "{name}:{}: is laid out as\n{is}", block.line);
-                }
+    for (name, text) in pages(folder) {
+        for block in parse(&text).iter().flat_map(|case| case.blocks("cdc")) {
+            count += 1;
+            if let Some(why) = run_example(block) {
+                _ = writeln!(failures, "{name}:{}: {why}", block.line);
             }
         }
     }
     assert!(failures.is_empty(), "\n{failures}");
+    count
+}
+
+/// What one example does that its fence does not say.
+fn run_example(block: &Block) -> Option<String> {
+    let said = |key: &'static str| block.arguments().filter_map(move |a| a.strip_prefix(key));
+    let mut expected: Vec<&str> =
+        said("error=").chain(said("warning=")).flat_map(|list| list.split(',')).collect();
+    expected.sort_unstable();
+    let set: Vec<(&str, &str)> = said("set=").filter_map(|setting| setting.split_once('=')).collect();
+    let as_it_is = block.arguments().any(|a| a == "whole");
+    let text = if as_it_is { block.text.clone() } else { whole(&block.text) };
+    let diagnostics = compile_with(&text, &set, false).diagnostics;
+    let mut found: Vec<String> = diagnostics.iter().map(|d| d.code.to_string()).collect();
+    found.sort();
+    if found != expected {
+        return Some(format!("expected {expected:?}\n{}", rendered(&diagnostics, &text)));
+    }
+    if block.arguments().any(|a| a == "fmt") {
+        let laid_out = cdc_dsl::format(&block.text).unwrap_or_default();
+        if laid_out != block.text {
+            return Some(format!("is laid out as\n{laid_out}"));
+        }
+    }
+    None
+}
+
+/// The Markdown files of a folder of `dsl/`, by name.
+fn pages(folder: &str) -> Vec<(String, String)> {
+    let mut pages: Vec<(String, String)> = std::fs::read_dir(dsl_dir().join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "md"))
+        .map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    pages.sort();
+    pages
+}
+
+#[test]
+fn examples_do_what_they_say() {
+    let count = run_examples("reference");
     assert!(count > 40, "only {count} examples were found");
+}
+
+#[test]
+fn examples_of_the_pages_of_diagnostics_do_what_they_say() {
+    let count = run_examples("diagnostics");
+    assert!(count > 80, "only {count} examples were found");
+}
+
+/// Each page says what its code is, has an example that shows it, and the way out; examples of the language are
+/// those that are run.
+#[test]
+fn every_code_has_a_page_and_every_page_a_code() {
+    let pages = pages("diagnostics");
+    let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+    let codes: Vec<String> = cdc_core::codes::ALL.iter().map(|code| format!("{code}.md")).collect();
+    let missing: Vec<&String> = codes.iter().filter(|code| !names.contains(&code.as_str())).collect();
+    let extra: Vec<&&str> = names.iter().filter(|name| !codes.iter().any(|code| code == **name)).collect();
+    assert!(missing.is_empty() && extra.is_empty(), "without a page: {missing:?}, without a code: {extra:?}");
+    for (code, (name, text)) in cdc_core::codes::ALL.iter().zip(&pages) {
+        assert_eq!(text.lines().next(), Some(format!("# {code}: {}", code.title).as_str()), "{name}");
+        let cases = parse(text);
+        let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        assert_eq!(headings, ["Example", "How to mend it"], "{name}");
+        let example = cases.iter().find(|case| case.name.ends_with("/ Example"));
+        let example = example.unwrap_or_else(|| panic!("{name} has no example"));
+        let shows = |argument: &str| {
+            let codes = argument.strip_prefix("error=").or(argument.strip_prefix("warning="));
+            codes.is_some_and(|codes| codes.split(',').any(|c| c == code.to_string()))
+        };
+        let executed = example.blocks("cdc").any(|block| block.arguments().any(shows));
+        let printed = ["error", "warning"]
+            .iter()
+            .any(|word| example.text("text").starts_with(&format!("{word}[{code}]: ")));
+        // of rows, which only a run meets
+        let of_rows = *code == cdc_core::codes::KEY_COLUMN_NULL;
+        let is_language = code.number < 1000 && !of_rows;
+        assert!(if is_language { executed } else { printed }, "{name} has no example of its code");
+        let mended = cases.iter().find(|case| case.name.ends_with("/ How to mend it"));
+        let runs = mended.is_some_and(|case| case.blocks("cdc").count() > 0);
+        assert!(runs || !is_language, "{name} does not show the mended form");
+    }
 }
 
 /// Compares a page with what it is made from; `UPDATE_EXPECT=1` writes it.

@@ -362,9 +362,7 @@ impl Capture {
     pub async fn start(config: Config) -> Result<Capture> {
         let mut conn = connect(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
-        if let Some(first) = preflight::failures(&checks).into_iter().next() {
-            return Err(Error::from(first));
-        }
+        preflight::ensure(&checks)?;
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -435,9 +433,7 @@ impl Capture {
     pub async fn resume(config: Config, state: &CaptureState) -> Result<Capture> {
         let mut conn = connect(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
-        if let Some(first) = preflight::failures(&checks).into_iter().next() {
-            return Err(Error::from(first));
-        }
+        preflight::ensure(&checks)?;
         let log = LogReader::resume_skipping(
             config.clone(),
             &state.position,

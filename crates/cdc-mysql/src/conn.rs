@@ -27,11 +27,12 @@ const SESSION: &[&str] = &["SET SESSION character_set_results = NULL, time_zone 
 pub async fn connect(config: &Config) -> Result<Conn> {
     config.ensure_connectable()?;
     let secure = tls::options(config)?;
+    let password = password(config)?;
     let mut opts = OptsBuilder::default()
         .ip_or_hostname(config.host.clone())
         .tcp_port(config.port)
         .user(Some(config.user.clone()))
-        .pass(password(config)?)
+        .pass(password.clone())
         .prefer_socket(false)
         .tcp_nodelay(true)
         .tcp_keepalive(Some(Duration::from_secs(30)))
@@ -42,34 +43,49 @@ pub async fn connect(config: &Config) -> Result<Conn> {
     if let Some(socket) = &config.socket {
         opts = opts.socket(Some(socket.path.to_string_lossy().into_owned()));
     }
-    let mut is_secure = secure.is_some();
+    let place = config.place();
+    let fits = config.socket.is_some() || password.is_none_or(|p| p.len() <= LONGEST_WITHOUT_TLS);
     let opening = async {
-        match open(opts.clone().ssl_opts(secure)).await {
-            // said before anything secret was sent
-            Ok(Err(mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer)))
-                if config.tls == Tls::Preferred =>
-            {
-                is_secure = false;
-                open(opts).await
+        let mut is_secure = secure.is_some();
+        if !is_secure && !fits {
+            return Err(not_sendable(&place));
+        }
+        let mut opened = open(opts.clone().ssl_opts(secure)).await;
+        // said before anything secret was sent
+        if config.tls == Tls::Preferred
+            && matches!(opened, Ok(Err(mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer))))
+        {
+            if !fits {
+                return Err(not_sendable(&place));
             }
-            other => other,
+            is_secure = false;
+            opened = open(opts).await;
+        }
+        match opened {
+            Ok(Ok(conn)) => Ok(conn),
+            Ok(Err(error)) => Err(connect_error(&error, config, &place, is_secure)),
+            Err(_panic) => Err(not_sendable(&place)),
         }
     };
-    let place = config.place();
-    match tokio::time::timeout(config.connect_timeout, opening).await {
-        Err(_) => Err(Error::transient(
+    tokio::time::timeout(config.connect_timeout, opening).await.unwrap_or_else(|_| {
+        Err(Error::transient(
             codes::CONNECT_FAILED,
             format!("server at {place} did not answer within {:?}", config.connect_timeout),
         )
-        .help("check that the server runs and that url names its host and port, or raise connect_timeout")),
-        Ok(Ok(Ok(conn))) => Ok(conn),
-        Ok(Ok(Err(error))) => Err(connect_error(&error, config, &place, is_secure)),
-        Ok(Err(_panic)) => Err(Error::definite(
-            codes::TLS_FAILED,
-            format!("the password cannot be sent to server at {place} without TLS: its key is not one that can be used for it"),
-        )
-        .help("write tls = required, or give the source a password of fewer than 200 bytes")),
-    }
+        .help("check that the server runs and that url names its host and port, or raise connect_timeout"))
+    })
+}
+
+/// Bytes of a password that go into the RSA key of 2048 bits that servers make for themselves: 256 less OAEP's 42
+/// and the final zero. A longer one would do while the server's cache is warm, and no more after its next start.
+const LONGEST_WITHOUT_TLS: usize = 213;
+
+fn not_sendable(place: &str) -> Error {
+    Error::definite(
+        codes::TLS_FAILED,
+        format!("the password cannot be sent to server at {place} without TLS: the server's RSA key cannot hold it"),
+    )
+    .help(format!("write tls = required, or give the account a password of at most {LONGEST_WITHOUT_TLS} bytes"))
 }
 
 /// The library panics on an RSA key that is none, or into which the password does not fit: here that is a result.

@@ -136,6 +136,20 @@ pub async fn check(conn: &mut Conn, config: &Config) -> Result<(Server, Vec<Chec
     Ok((Server { version, version_number: number, uuid }, checks))
 }
 
+/// All that does not do, as one error: the first, with the others as notes and help.
+///
+/// # Errors
+/// If anything does not do.
+pub fn ensure(checks: &[Check]) -> Result<()> {
+    let mut failed = failures(checks).into_iter();
+    let Some(mut first) = failed.next() else { return Ok(()) };
+    for other in failed {
+        first.notes.push(format!("also: {} ({})", other.headline, other.code));
+        first.help.extend(other.help);
+    }
+    Err(Error::from(first))
+}
+
 /// The errors among the checks.
 pub fn failures(checks: &[Check]) -> Vec<Diagnostic> {
     checks.iter().filter_map(Check::diagnostic).collect()

@@ -157,8 +157,11 @@ async fn case_63_every_code_of_every_character_set() -> Result<()> {
     }
     let (mut capture, mut copy) = initial(config(server(), &["sets.*"])).await?;
     for (set, _) in SETS {
-        run(&mut conn, format!("INSERT INTO sets.`{set}` SELECT id + {LOGGED}, v, c, s, t FROM sets.`{set}`"))
-            .await?;
+        run(
+            &mut conn,
+            format!("INSERT INTO sets.`{set}` SELECT id + {LOGGED}, v, c, s, t FROM sets.`{set}`"),
+        )
+        .await?;
     }
     copy.catch_up(&mut capture).await?;
     for (set, bytes) in SETS {
@@ -295,7 +298,9 @@ async fn case_63_what_is_no_text_names_table_and_column() -> Result<()> {
         let table = format!("wrong.{set}");
         run(
             &mut conn,
-            format!("CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET {set}, b VARBINARY(9))"),
+            format!(
+                "CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET {set}, b VARBINARY(9))"
+            ),
         )
         .await?;
         // the same bytes are a value in VARBINARY
@@ -312,7 +317,8 @@ async fn case_63_what_is_no_text_names_table_and_column() -> Result<()> {
             ensure!(error.code() == codes::VALUE_UNDECODABLE, "{error}");
             let text = error.to_string();
             ensure!(text.contains(&format!("column \"v\" of table \"{table}\"")), "{text}");
-            let why = if ill_formed.iter().any(|i| i.0 == *set) { "not well-formed" } else { "is no character" };
+            let why =
+                if ill_formed.iter().any(|i| i.0 == *set) { "not well-formed" } else { "is no character" };
             ensure!(text.contains(why) && text.contains(set), "{text}");
         }
     }

@@ -4,7 +4,7 @@ mod live;
 
 use crate::args::{CheckArgs, ReportFormat};
 use crate::exit::Exit;
-use crate::logging::{Form, Log};
+use crate::logging::{Form, Log, Told};
 use crate::output::{count, print, print_json, to_json};
 use crate::surroundings::PipelineFile;
 use cdc_core::diagnostic::{Diagnostic, Severity};
@@ -28,8 +28,8 @@ struct Checked {
 }
 
 /// Checks every file; the exit code is that of the worst.
-pub fn check(args: &CheckArgs) -> Exit {
-    let log = Log::new(Form::Lines);
+pub fn check(args: &CheckArgs, told: &Told) -> Exit {
+    let log = Log::new(Form::Lines, told);
     let parameters = args.settings.parameters();
     let mut worst = Exit::Done;
     let mut documents = Vec::new();

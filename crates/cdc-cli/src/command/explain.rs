@@ -3,13 +3,13 @@
 use super::load;
 use crate::args::{ExplainArgs, PlanFormat};
 use crate::exit::Exit;
-use crate::logging::{Form, Log};
+use crate::logging::{Form, Log, Told};
 use crate::output::print;
 use cdc_core::plan::explain;
 
 /// Shows the plan of a file.
-pub fn explain(args: &ExplainArgs) -> Exit {
-    let log = Log::new(if args.format == PlanFormat::Json { Form::Document } else { Form::Lines });
+pub fn explain(args: &ExplainArgs, told: &Told) -> Exit {
+    let log = Log::new(if args.format == PlanFormat::Json { Form::Document } else { Form::Lines }, told);
     let (_, plan) = match load(&args.file, &args.settings.parameters(), true, &log) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,

@@ -2,7 +2,7 @@
 
 use crate::args::FmtArgs;
 use crate::exit::Exit;
-use crate::logging::{Form, Log};
+use crate::logging::{Form, Log, Told};
 use crate::output::{print, printable};
 use crate::surroundings::PipelineFile;
 use cdc_core::{Diagnostic, Error, Result, codes};
@@ -11,8 +11,8 @@ use std::io::Write;
 use std::path::Path;
 
 /// Formats every file, or says which are not formatted.
-pub fn fmt(args: &FmtArgs) -> Exit {
-    let log = Log::new(Form::Lines);
+pub fn fmt(args: &FmtArgs, told: &Told) -> Exit {
+    let log = Log::new(Form::Lines, told);
     args.files.iter().map(|path| fmt_one(path, args.check, &log)).max().unwrap_or(Exit::Done)
 }
 
@@ -78,7 +78,7 @@ fn not_formatted(file: &PipelineFile, formatted: &str, is_stdin: bool) -> Diagno
 }
 
 /// Puts a text in a file's place, whole or not at all: another program never reads half of it.
-fn replace(path: &Path, text: &str) -> Result<()> {
+pub fn replace(path: &Path, text: &str) -> Result<()> {
     let failed = |e: std::io::Error| {
         Error::definite(codes::FILE_UNREADABLE, format!("file \"{}\" cannot be written: {e}", path.display()))
     };

@@ -18,11 +18,12 @@ mod view;
 use super::load;
 use crate::args::{LogFormat, RunArgs, Until};
 use crate::exit::{Exit, INTERRUPTED};
-use crate::logging::{Form, Log};
+use crate::logging::{Form, Log, Told};
+use crate::output::takes_a_view;
 use cdc_core::plan::Plan;
 use cdc_core::{Error, Result, codes};
 use cdc_runtime::{Message, Report, RunOptions, StatusHandle, Stop};
-use std::io::{IsTerminal, stderr, stdout};
+use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -33,8 +34,9 @@ use view::View;
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Runs a pipeline to its end.
-pub fn run(args: &RunArgs) -> Exit {
-    let log = Log::new(if args.log_format == LogFormat::Json { Form::JsonLines } else { Form::Lines });
+pub fn run(args: &RunArgs, told: &Told) -> Exit {
+    let form = if args.log_format == LogFormat::Json { Form::JsonLines } else { Form::Lines };
+    let log = Log::new(form, told);
     let (file, plan) = match load(&args.file, &args.settings.parameters(), false, &log) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
@@ -76,7 +78,7 @@ fn state_folder(args: &RunArgs, plan: &Plan, base: &Path) -> PathBuf {
 fn wants_live(format: LogFormat, plan: &Plan) -> bool {
     let feeds_stdout =
         plan.sinks.iter().any(|s| s.connector == "stdout" && plan.flows.iter().any(|f| f.sink == s.name));
-    format == LogFormat::Auto && stderr().is_terminal() && !(feeds_stdout && stdout().is_terminal())
+    format == LogFormat::Auto && takes_a_view() && !(feeds_stdout && stdout().is_terminal())
 }
 
 /// The first signal stops the run, the second one the process.

@@ -3,8 +3,8 @@
 use super::load;
 use crate::args::{ReportFormat, VerifyArgs};
 use crate::exit::Exit;
-use crate::logging::{Form, Log};
-use crate::output::{count, print, print_json, printable};
+use crate::logging::{Form, Log, Told};
+use crate::output::{count, print, print_json, printable, takes_a_view};
 use cdc_core::{Diagnostic, Result, codes};
 use cdc_runtime::verify::{self, Difference, Kind, Options, Report, TableReport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,16 +13,17 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Compares every target of a pipeline that can be read back.
-pub fn verify(args: &VerifyArgs) -> Exit {
+pub fn verify(args: &VerifyArgs, told: &Told) -> Exit {
     let is_json = args.format == ReportFormat::Json;
-    let log = Log::new(if is_json { Form::Document } else { Form::Lines });
+    let log = Log::new(if is_json { Form::Document } else { Form::Lines }, told);
     let (file, plan) = match load(&args.file, &args.settings.parameters(), false, &log) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
     let options =
         Options { base: file.base.clone(), limit: args.limit, wait: Duration::from_secs(args.wait) };
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let screen = if takes_a_view() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(None, screen);
     if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
         bar.set_style(style);
     }

@@ -209,7 +209,9 @@ impl Said {
         ensure!(self.code.is_some_and(|c| c != 0 && c != 101), "not an orderly failure\n{}", self.text());
         let line = self.err.lines().any(|l| l.starts_with(&format!("error[E{code:04}]: ")));
         ensure!(line, "no error {code:04}\n{}", self.text());
-        ensure!(self.err.contains("help:"), "the error says not what to do\n{}", self.text());
+        // what is expected at a place of the file stands there
+        let says = self.err.contains("help:") || self.err.contains("expected ");
+        ensure!(says, "the error says not what to do\n{}", self.text());
         ensure!(!self.text().contains("panicked"), "a panic\n{}", self.text());
         Ok(())
     }
@@ -403,7 +405,7 @@ pub fn compare(server: &Server, source: (&str, &str), db: &Connection, target: &
     let (database, table) = source;
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
     let listed = server.sql(&format!(
-        "SELECT HEX(COLUMN_NAME), DATA_TYPE, COLUMN_TYPE FROM information_schema.COLUMNS \
+        "SELECT HEX(COLUMN_NAME), DATA_TYPE FROM information_schema.COLUMNS \
          WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {} ORDER BY ORDINAL_POSITION",
         quoted(database),
         quoted(table)
@@ -421,7 +423,8 @@ pub fn compare(server: &Server, source: (&str, &str), db: &Connection, target: &
             "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "bit" | "year" => {
                 format!("CONVERT({column} + 0 USING utf8mb4)")
             }
-            "float" | "double" => format!("CONVERT(CAST({column} AS DOUBLE) USING utf8mb4)"),
+            // in text the server gives 17 digits only where they fit into 22 characters; a point holds the bits
+            "float" | "double" => format!("ST_AsBinary(POINT({column}, 0))"),
             "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => column,
             _ => format!("CONVERT({column} USING utf8mb4)"),
         };
@@ -433,14 +436,15 @@ pub fn compare(server: &Server, source: (&str, &str), db: &Connection, target: &
         backticked(database),
         backticked(table)
     ))?;
-    let is_real = |at: usize| matches!(columns[at].1.as_str(), "float" | "double");
     let mut expected: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     for line in printed.lines() {
         let row = line.split('\t').enumerate().map(|(at, field)| {
-            if field == "-" || !is_real(at) {
+            if field == "-" || !is_real(&columns[at].1) {
                 return Ok(field.to_owned());
             }
-            Ok(real(String::from_utf8(unhex(field)?)?.parse()?))
+            let point = unhex(field)?;
+            let bits = point.get(5..13).and_then(|bits| bits.try_into().ok()).context("not a point")?;
+            Ok(real(f64::from_le_bytes(bits)))
         });
         *expected.entry(row.collect::<Result<_>>()?).or_default() += 1;
     }
@@ -449,10 +453,10 @@ pub fn compare(server: &Server, source: (&str, &str), db: &Connection, target: &
     let sql = format!("SELECT {} FROM \"{}\"", names.join(", "), target.replace('"', "\"\""));
     let rows = read(db, &sql)?;
     for row in &rows {
-        let row: Vec<String> = row.iter().enumerate().map(|(at, value)| stored(value, is_real(at))).collect();
+        let row: Vec<String> = row.iter().zip(&columns).map(|(value, (_, ty))| stored(value, ty)).collect();
         match expected.get_mut(&row) {
             Some(count) if *count > 0 => *count -= 1,
-            _ => bail!("only the target's {target} has {row:?}"),
+            _ => bail!("{}", differing(target, &names, &row, expected.keys())),
         }
     }
     let missing: Vec<_> = expected.iter().filter(|(_, count)| **count > 0).take(3).collect();
@@ -461,20 +465,39 @@ pub fn compare(server: &Server, source: (&str, &str), db: &Connection, target: &
     Ok(rows.len())
 }
 
-/// A stored value in the form of the server's side.
-fn stored(value: &Value, is_real: bool) -> String {
+/// A row that only the target has, beside the server's row that is most like it.
+fn differing<'a>(
+    target: &str,
+    names: &[String],
+    row: &[String],
+    expected: impl Iterator<Item = &'a Vec<String>>,
+) -> String {
+    let unlike = |other: &[String]| row.iter().zip(other).filter(|(a, b)| a != b).count();
+    let Some(nearest) = expected.min_by_key(|other| unlike(other)) else {
+        return format!("only the target's {target} has rows");
+    };
+    let columns = names.iter().zip(row.iter().zip(nearest)).filter(|(_, (a, b))| a != b);
+    let text: Vec<String> =
+        columns.map(|(name, (a, b))| format!("{name}: target {a}, server {b}")).collect();
+    format!("{target} differs, at {}: {}", row[0], text.join("; "))
+}
+
+/// A stored value in the form of the server's side; `ty` is the server's type.
+fn stored(value: &Value, ty: &str) -> String {
     match value {
         Value::Null => "-".into(),
-        Value::Integer(v) if is_real => real(*v as f64),
+        Value::Integer(v) if is_real(ty) => real(*v as f64),
         Value::Integer(v) => hex(v.to_string().as_bytes()),
         Value::Real(v) => real(*v),
-        // a BIGINT UNSIGNED beyond SQLite's integers
-        Value::Text(v) if v.len() == 20 && v.bytes().all(|b| b.is_ascii_digit()) => {
-            hex(v.trim_start_matches('0').as_bytes())
-        }
+        // 64 bits beyond SQLite's integers: 20 digits
+        Value::Text(v) if matches!(ty, "bigint" | "bit") => hex(v.trim_start_matches('0').as_bytes()),
         Value::Text(v) => hex(v.as_bytes()),
         Value::Blob(v) => hex(v),
     }
+}
+
+fn is_real(ty: &str) -> bool {
+    matches!(ty, "float" | "double")
 }
 
 fn real(value: f64) -> String {

@@ -193,32 +193,56 @@ fn hand_over(port: &mut dyn SinkPort, tick: Tick, rows: TickRows, delivery: Deli
             }
         }
         Delivery::Net => {
-            // changes of one table from several batches are netted together
-            // (by name and version: two copies of one version are one table)
-            let mut tables: BTreeMap<(String, u32), SinkBatch> = BTreeMap::new();
+            // Changes of one target table are netted together, from whichever batch and source table: a key may
+            // have moved from one to the other. Those of one version only, since a schema change may stand between.
+            let mut tables: BTreeMap<(String, u32), Vec<SinkBatch>> = BTreeMap::new();
             for batch in rows.batches.into_values() {
-                match tables.entry((batch.table.name.clone(), batch.table.schema.version)) {
-                    std::collections::btree_map::Entry::Vacant(entry) => {
-                        entry.insert(batch);
-                    }
-                    std::collections::btree_map::Entry::Occupied(mut entry) => {
-                        let into = entry.get_mut();
-                        let offset = into.origins.len() as u32;
-                        into.origins = into.origins.iter().chain(batch.origins.iter()).cloned().collect();
-                        into.changes.extend(
-                            batch
-                                .changes
-                                .into_iter()
-                                .map(|c| TargetChange { origin: c.origin + offset, ..c }),
-                        );
-                        into.guard.extend(batch.guard);
-                    }
-                }
+                let table = (batch.table.name.clone(), batch.table.schema.version);
+                tables.entry(table).or_default().push(batch);
             }
-            for mut batch in tables.into_values() {
-                batch.changes = net(batch.changes);
-                port.rows(tick, batch);
+            for batches in tables.into_values() {
+                netted(batches).into_iter().for_each(|batch| port.rows(tick, batch));
             }
         }
     }
+}
+
+/// The net changes of one target table, a batch for each shape that its rows come in.
+fn netted(mut batches: Vec<SinkBatch>) -> Vec<SinkBatch> {
+    if let [only] = &mut batches[..] {
+        only.changes = net(std::mem::take(&mut only.changes));
+        return batches;
+    }
+    let mut shapes: Vec<Arc<TargetTable>> = Vec::new();
+    // by origin: the place of its rows' shape
+    let mut shape_of: Vec<usize> = Vec::new();
+    let (mut origins, mut changes, mut guards) = (Vec::new(), Vec::new(), Vec::new());
+    for batch in batches {
+        let same = |table: &Arc<TargetTable>| {
+            Arc::ptr_eq(table, &batch.table)
+                || (table.schema.columns == batch.table.schema.columns && table.key == batch.table.key)
+        };
+        let shape = shapes.iter().position(same).unwrap_or_else(|| {
+            shapes.push(batch.table.clone());
+            shapes.len() - 1
+        });
+        let offset = origins.len() as u32;
+        origins.extend(batch.origins.iter().cloned());
+        shape_of.resize(origins.len(), shape);
+        changes.extend(batch.changes.into_iter().map(|c| TargetChange { origin: c.origin + offset, ..c }));
+        guards.extend(batch.guard);
+    }
+    let origins: Arc<[Origin]> = origins.into();
+    let mut out: Vec<SinkBatch> = shapes
+        .into_iter()
+        .map(|table| SinkBatch { table, origins: origins.clone(), changes: Vec::new(), guard: guards.clone() })
+        .collect();
+    for change in net(changes) {
+        let shape = shape_of.get(change.origin as usize).copied().unwrap_or(0);
+        if let Some(batch) = out.get_mut(shape) {
+            batch.changes.push(change);
+        }
+    }
+    out.retain(|batch| !batch.changes.is_empty());
+    out
 }

@@ -9,8 +9,8 @@
 //! Only the point up to which a table has been cut and the chunks that are not finished are ever held, so the
 //! list of chunks does not grow with the table.
 
-use crate::charsets;
 use crate::binlog::LogPoint;
+use crate::charsets;
 use crate::config::Config;
 use crate::conn::query_error;
 use crate::decode::result::ResultDecoder;

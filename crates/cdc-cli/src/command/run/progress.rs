@@ -69,6 +69,8 @@ impl Progress {
     pub fn distance(&self) -> String {
         match self.lag {
             _ if matches!(self.status.phase, Phase::Starting | Phase::Snapshot) => String::new(),
+            // a run that is stopped in its snapshot
+            _ if self.whole() < self.tables.len() => String::new(),
             _ if self.status.caught_up => "caught up".to_owned(),
             Some(lag) => format!("lag {}", duration(lag)),
             None => String::new(),

@@ -44,9 +44,9 @@ struct Moved {
 }
 
 impl View {
-    /// A view; a live one if wanted and possible.
+    /// A view; a live one if wanted.
     pub fn new(log: Log, file: PipelineFile, plan: &Plan, live: bool) -> View {
-        let live = if live { Live::new(&plan.name) } else { None };
+        let live = live.then(|| Live::new(&plan.name));
         let begun = Instant::now();
         View {
             log: live.as_ref().map_or(log.clone(), |l| log.above(l.screen())),

@@ -128,6 +128,16 @@ impl Table {
     #[inline]
     pub fn decode(&self, bytes: &[u8], key: bool, out: &mut String) -> Result<(), Flaw> {
         out.reserve(bytes.len() * 2);
+        if self.two.is_empty() {
+            for byte in bytes {
+                let entry = self.one[usize::from(*byte)];
+                out.push(match char::from_u32(entry) {
+                    Some(char) => char,
+                    None => self.special(entry, std::slice::from_ref(byte), bytes, key)?,
+                });
+            }
+            return Ok(());
+        }
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             if self.ascii && first < 0x80 {
@@ -155,7 +165,7 @@ impl Table {
     #[inline]
     fn first(&self, first: u8, bytes: &[u8]) -> (Entry, usize) {
         let one = self.one[usize::from(first)];
-        if char::from_u32(one).is_some() || self.two.is_empty() {
+        if char::from_u32(one).is_some() {
             return (one, 1);
         }
         let at = |codes: &[Entry], place: usize| codes.get(place).copied().unwrap_or(ILL_FORMED);
@@ -272,6 +282,19 @@ mod tests {
         assert_eq!(decoded(b"\x81\x30\x81\x30", true).unwrap(), "\u{80}");
         assert_eq!(decoded(b"\x90\x30\x81\x30\xe3\x32\x9a\x35", true).unwrap(), "\u{10000}\u{10ffff}");
         assert_eq!(decoded(b"", true).unwrap(), "");
+    }
+
+    #[test]
+    fn one_byte_a_character() {
+        let mut table = Table::new("single");
+        table.put(b"A", char('Ä'));
+        table.put(&[0xff], Meaning::Nothing);
+        assert!(!table.is_ascii_compatible());
+        let mut out = String::new();
+        table.decode(b"AA", true, &mut out).unwrap();
+        assert_eq!(out, "ÄÄ");
+        assert!(table.decode(&[0xff], true, &mut out).is_err());
+        assert!(table.decode(b"B", true, &mut out).is_err());
     }
 
     #[test]
