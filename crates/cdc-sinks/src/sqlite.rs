@@ -761,7 +761,7 @@ fn open_to_write(options: &SqliteOptions) -> Result<Connection> {
         // inner pages of an index of some hundred million keys.
         db.execute_batch(&format!(
             "PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = OFF; PRAGMA recursive_triggers = OFF;
-             PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000;"
+             PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 4000;"
         ))
     };
     tune().map_err(|e| failed(&e))?;
