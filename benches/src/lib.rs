@@ -9,8 +9,7 @@ use cdc_mysql::structure::TableStructures;
 use std::sync::Arc;
 
 /// The narrow table of the project's measurements.
-pub const NARROW: &str =
-    "CREATE TABLE narrow (id BIGINT NOT NULL PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL)";
+pub const NARROW: &str = "CREATE TABLE narrow (id BIGINT NOT NULL PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL)";
 
 /// Its structure.
 ///

@@ -252,6 +252,7 @@ impl Bench {
                password = \"${{CDC_PASSWORD}}\"\n  \
                tables = {tables}\n  \
                server_id = 5401\n  \
+               tls = disabled\n  \
                start = {start}\n\
              }}\n\n\
              sink out = null {{}}\n\n\

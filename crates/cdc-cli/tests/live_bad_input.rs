@@ -100,7 +100,8 @@ fn case_76_servers_whose_log_does_not_do() -> Result<()> {
         server.sql(&format!("SET GLOBAL {right}"))?;
     }
     server.sql("SET GLOBAL binlog_format = ROW")?;
-    for (option, help) in [("--skip-log-bin", "--log-bin"), ("--binlog-ignore-db=c76", "--binlog-ignore-db")] {
+    for (option, help) in [("--skip-log-bin", "--log-bin"), ("--binlog-ignore-db=c76", "--binlog-ignore-db")]
+    {
         server.options_mut().extra = vec![option.into()];
         server.restart()?;
         helps(&refused(&job, 1003)?, help)?;
@@ -122,7 +123,11 @@ fn tables_that_are_not_there_or_cannot_be_copied() -> Result<()> {
         Job::with(server, tables, "", "", &format!("sink dw = sqlite {{ path = \"target.db\" }}\n{flows}"))
     };
     let said = refused(&job("[\"missing.nothing\"]", "src.* => dw.*"), 216)?;
-    ensure!(said.err.contains("missing.nothing") || said.err.contains("patterns match no table"), "{}", said.text());
+    ensure!(
+        said.err.contains("missing.nothing") || said.err.contains("patterns match no table"),
+        "{}",
+        said.text()
+    );
     refused(&job("[\"nodatabase.*\"]", "src.* => dw.*"), 216)?;
     // a flow that names one
     refused(&job("[\"missing.t\"]", "src.tt => dw.tt"), 203)?;
@@ -148,7 +153,10 @@ fn files_and_options_that_do_not_do() -> Result<()> {
     };
     helps(&wrong(&with("sevrer_id = 1", COPY), 401)?, "server_id")?;
     wrong(&with("chunk_rows = 0", COPY), 404)?;
-    helps(&wrong(&with("", "sink dw = sqlite { path = \"target.db\", pth = \"x\" }\nsrc.* => dw.*"), 401)?, "path")?;
+    helps(
+        &wrong(&with("", "sink dw = sqlite { path = \"target.db\", pth = \"x\" }\nsrc.* => dw.*"), 401)?,
+        "path",
+    )?;
     helps(&wrong(&with("", "sink dw = sqlit { path = \"target.db\" }\nsrc.* => dw.*"), 209)?, "sqlite")?;
     wrong(&with("", "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dv.*"), 201)?;
     wrong(&with("", "sink dw = sqlite { path = \"target.db\" }\nsrc.* = dw.*"), 101)?;

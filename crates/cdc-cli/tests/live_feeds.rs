@@ -21,7 +21,11 @@ use support::{Job, Run, server, until};
 
 /// The lines of a feed, each of which must be a JSON object with a tick.
 fn lines(text: &str) -> Result<Vec<Value>> {
-    ensure!(text.is_empty() || text.ends_with('\n'), "the last line is torn: {:?}", &text[text.len().saturating_sub(80)..]);
+    ensure!(
+        text.is_empty() || text.ends_with('\n'),
+        "the last line is torn: {:?}",
+        &text[text.len().saturating_sub(80)..]
+    );
     let parse = |line: &str| -> Result<Value> {
         let value: Value = serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))?;
         ensure!(value["tick"].as_u64().is_some(), "no tick: {line}");
@@ -76,7 +80,11 @@ fn apply(lines: &[Value]) -> Result<BTreeMap<String, BTreeMap<String, Value>>> {
 }
 
 /// The feed's rows are the server's: number, and the value of `v` by key.
-fn same_rows(server: &Server, database: &str, tables: &BTreeMap<String, BTreeMap<String, Value>>) -> Result<usize> {
+fn same_rows(
+    server: &Server,
+    database: &str,
+    tables: &BTreeMap<String, BTreeMap<String, Value>>,
+) -> Result<usize> {
     let mut compared = 0;
     for (name, rows) in tables {
         let key = server.sql(&format!(
@@ -84,12 +92,15 @@ fn same_rows(server: &Server, database: &str, tables: &BTreeMap<String, BTreeMap
              WHERE TABLE_SCHEMA = '{database}' AND TABLE_NAME = '{name}' AND CONSTRAINT_NAME = 'PRIMARY'"
         ))?;
         let key: Vec<&str> = key.trim().split(',').collect();
-        let listed = server.sql(&format!("SELECT CONCAT_WS('|', {}, v) FROM {database}.{name}", key.join(", ")))?;
+        let listed =
+            server.sql(&format!("SELECT CONCAT_WS('|', {}, v) FROM {database}.{name}", key.join(", ")))?;
         let expected: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let found: BTreeSet<String> = rows
             .values()
-            .map(|row| key.iter().chain(&["v"]).map(|column| text(&row[*column])).collect::<Vec<_>>().join("|"))
+            .map(|row| {
+                key.iter().chain(&["v"]).map(|column| text(&row[*column])).collect::<Vec<_>>().join("|")
+            })
             .collect();
         ensure!(
             found == expected,
@@ -110,8 +121,12 @@ fn feed(job: &Job, name: &str) -> String {
 #[test]
 fn jsonl_holds_every_change_after_kills() -> Result<()> {
     let server = server();
-    let options =
-        HistoryOptions { database: "feed".into(), initial_rows: 300, rate: Some(40), ..HistoryOptions::default() };
+    let options = HistoryOptions {
+        database: "feed".into(),
+        initial_rows: 300,
+        rate: Some(40),
+        ..HistoryOptions::default()
+    };
     let mut rng = StdRng::seed_from_u64(options.seed);
     let history = History::create(server, options)?;
     let job = Job::with(
@@ -131,7 +146,9 @@ fn jsonl_holds_every_change_after_kills() -> Result<()> {
         run.kill()?;
         // what a crash of the machine may leave: a torn line
         if kill % 3 == 2 && job.path("plain.jsonl").exists() {
-            for (file, torn) in [("plain.jsonl", "{\"tick\":99999,\"ta"), ("full.jsonl", "{\"before\":null,\"af")] {
+            for (file, torn) in
+                [("plain.jsonl", "{\"tick\":99999,\"ta"), ("full.jsonl", "{\"before\":null,\"af")]
+            {
                 OpenOptions::new().append(true).open(job.path(file))?.write_all(torn.as_bytes())?;
             }
         }

@@ -99,7 +99,10 @@ fn filters(database: &str, workers: &str) -> Result<()> {
         "SELECT id, amount * 2, note FROM {database}.t WHERE amount > 100 AND note COLLATE utf8mb4_bin <> 'no'"
     );
     let same = |live: &Live| -> Result<usize> {
-        live.same("SELECT id, amount, note FROM unknown", &format!("SELECT * FROM {database}.t WHERE amount IS NULL"))?;
+        live.same(
+            "SELECT id, amount, note FROM unknown",
+            &format!("SELECT * FROM {database}.t WHERE amount IS NULL"),
+        )?;
         live.same("SELECT id, twice, note FROM filtered", &filtered)
     };
     ensure!(same(&live)? == 1);
@@ -156,7 +159,10 @@ fn keys(database: &str, workers: &str) -> Result<()> {
     let same = |live: &Live| -> Result<()> {
         live.same("SELECT id, v FROM n", &format!("SELECT * FROM {database}.n"))?;
         live.same("SELECT id, v FROM s", &format!("SELECT * FROM {database}.s"))?;
-        live.same("SELECT k, id, v FROM derived", &format!("SELECT CONCAT('k-', code), id, v FROM {database}.d"))?;
+        live.same(
+            "SELECT k, id, v FROM derived",
+            &format!("SELECT CONCAT('k-', code), id, v FROM {database}.d"),
+        )?;
         Ok(())
     };
     same(&live)?;
@@ -211,7 +217,9 @@ fn case_67_many_swaps_in_one_transaction_under_two_workers() -> Result<()> {
         live.change(
             "USE c67m; BEGIN; UPDATE t SET id = -id; UPDATE t SET id = 1 - id WHERE id > -500; UPDATE t SET id = 1 WHERE id = -500; COMMIT",
         )?;
-        live.change(&format!("USE c67m; BEGIN; UPDATE t SET v = v + 10000 * {round} WHERE id % 7 = 0; COMMIT"))?;
+        live.change(&format!(
+            "USE c67m; BEGIN; UPDATE t SET v = v + 10000 * {round} WHERE id % 7 = 0; COMMIT"
+        ))?;
         live.same("SELECT id, v FROM t", "SELECT * FROM c67m.t")?;
         live.same("SELECT id, v FROM third", "SELECT * FROM c67m.t WHERE v % 3 = 0")?;
     }
@@ -226,16 +234,40 @@ fn quoted(name: &str, quote: char) -> String {
 
 #[test]
 fn case_69_and_16_odd_names_and_literals() -> Result<()> {
-    let tables =
-        ["a.b", "with space", "hy-phen", "back`tick", "quo'te\"s", "semi;colon", "select", "группа", "%_*?", "Ünï", "${x}"];
-    let columns =
-        ["timestamp", "a-b", "select", "größe in m", "時刻", "quo\"te", "ba`ck", "a.b", "it's", "--x", "${y}"];
+    let tables = [
+        "a.b",
+        "with space",
+        "hy-phen",
+        "back`tick",
+        "quo'te\"s",
+        "semi;colon",
+        "select",
+        "группа",
+        "%_*?",
+        "Ünï",
+        "${x}",
+    ];
+    let columns = [
+        "timestamp",
+        "a-b",
+        "select",
+        "größe in m",
+        "時刻",
+        "quo\"te",
+        "ba`ck",
+        "a.b",
+        "it's",
+        "--x",
+        "${y}",
+    ];
     let mut sql = "SET NAMES utf8mb4;".to_owned();
     let list: String = columns.iter().map(|c| format!(", {} VARCHAR(30)", quoted(c, '`'))).collect();
     let values: String = columns.iter().map(|c| format!(", 'v {}'", c.replace('\'', "''"))).collect();
     for table in tables {
         let table = quoted(table, '`');
-        sql += &format!("CREATE TABLE {table} (`order by` INT PRIMARY KEY{list}); INSERT INTO {table} VALUES (1{values}), (2{values});");
+        sql += &format!(
+            "CREATE TABLE {table} (`order by` INT PRIMARY KEY{list}); INSERT INTO {table} VALUES (1{values}), (2{values});"
+        );
     }
     let server = server();
     let database = "c69-sélect中";
@@ -254,17 +286,18 @@ fn case_69_and_16_odd_names_and_literals() -> Result<()> {
             "USE `{database}`; INSERT INTO {table} VALUES (3{values}); UPDATE {table} SET {column} = 'né\\\\w ''' WHERE `order by` = 1; DELETE FROM {table} WHERE `order by` = 2"
         ))?;
     }
-    live.change(&format!("USE `{database}`; UPDATE `группа` SET `select` = '中''\"🦀' WHERE `order by` = 3"))?;
-    live.holds(
-        "SELECT * FROM \"odd-table.x\"",
-        &["1|né\\w '|v timestamp|v it's→🦀|v ba`ck"],
-    )?;
+    live.change(&format!(
+        "USE `{database}`; UPDATE `группа` SET `select` = '中''\"🦀' WHERE `order by` = 3"
+    ))?;
+    live.holds("SELECT * FROM \"odd-table.x\"", &["1|né\\w '|v timestamp|v it's→🦀|v ba`ck"])?;
     let job = live.end()?;
     for table in tables {
         ensure!(job.compare(server, (database, table), table)? == 2, "{table}");
     }
     ensure!(job.compare(server, (database, "semi;colon"), "t_semi;colon_é")? == 2);
-    let made = job.number("SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cdc%' ESCAPE '\\'")?;
+    let made = job.number(
+        "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cdc%' ESCAPE '\\'",
+    )?;
     ensure!(made == tables.len() as i64 + 2, "{made} tables at the target");
     Ok(())
 }
@@ -314,9 +347,15 @@ fn case_71_routes() -> Result<()> {
     ensure!(same(&live)? == 5);
     for (sql, rows) in [
         ("UPDATE orders_1 SET amount = amount + 1; DELETE FROM orders_2 WHERE id = 1", 4),
-        ("BEGIN; INSERT INTO orders_1 VALUES (3, 5); INSERT INTO orders_2 VALUES (3, 6); INSERT INTO orders_30 VALUES (7, 3); COMMIT", 7),
+        (
+            "BEGIN; INSERT INTO orders_1 VALUES (3, 5); INSERT INTO orders_2 VALUES (3, 6); INSERT INTO orders_30 VALUES (7, 3); COMMIT",
+            7,
+        ),
         ("UPDATE orders_1 SET id = 4 WHERE id = 1; UPDATE orders_30 SET id = 4 WHERE id = 1", 7),
-        ("BEGIN; DELETE FROM a; INSERT INTO b VALUES (2, 'b2'); UPDATE c SET parent = 1; DELETE FROM orders_x; COMMIT", 7),
+        (
+            "BEGIN; DELETE FROM a; INSERT INTO b VALUES (2, 'b2'); UPDATE c SET parent = 1; DELETE FROM orders_x; COMMIT",
+            7,
+        ),
         ("DELETE FROM orders_30", 5),
     ] {
         live.change(&format!("USE c71; {sql}"))?;

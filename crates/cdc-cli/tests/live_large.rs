@@ -54,7 +54,10 @@ fn one_transaction(database: &str, workers: &str, rows: u64) -> Result<()> {
             *seen.entry(row.clone()).or_default() += 1;
             Ok(row == after)
         })?;
-        println!("written in {wrote:?}, at the target after {:?}, seen {seen:?}, peak {peak} MB", begun.elapsed());
+        println!(
+            "written in {wrote:?}, at the target after {:?}, seen {seen:?}, peak {peak} MB",
+            begun.elapsed()
+        );
         let others: Vec<&String> = seen.keys().filter(|row| **row != before && **row != after).collect();
         ensure!(others.is_empty(), "half a transaction was seen: {others:?}");
     }

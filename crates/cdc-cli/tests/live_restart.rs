@@ -144,7 +144,9 @@ fn alter(server: &Server, database: &str, over: &AtomicBool) -> Result<()> {
         // every third column stays
         for (at, statement) in statements.iter().take(3 + usize::from(number % 3 > 0)).enumerate() {
             let update = match at {
-                0 | 1 if table == "own" => format!("UPDATE own SET {column} = '{number}' WHERE v % 5 = {at};"),
+                0 | 1 if table == "own" => {
+                    format!("UPDATE own SET {column} = '{number}' WHERE v % 5 = {at};")
+                }
                 _ => String::new(),
             };
             server.sql(&format!("USE {database}; ALTER TABLE {table} {statement}; {update}"))?;
@@ -284,9 +286,16 @@ fn a_replay_writes_nothing_that_the_target_has() -> Result<()> {
 fn chunk_selects(server: &Server) -> Result<Vec<String>> {
     let log = fs::read_to_string(server.datadir().join("general.log"))?;
     let is_chunk = |line: &&str| {
-        line.contains("Execute") && line.contains("FROM `c18`.`t`") && line.contains("ORDER BY") && line.contains("`w`")
+        line.contains("Execute")
+            && line.contains("FROM `c18`.`t`")
+            && line.contains("ORDER BY")
+            && line.contains("`w`")
     };
-    Ok(log.lines().filter(is_chunk).filter_map(|line| Some(line.split_once("Execute")?.1.to_owned())).collect())
+    Ok(log
+        .lines()
+        .filter(is_chunk)
+        .filter_map(|line| Some(line.split_once("Execute")?.1.to_owned()))
+        .collect())
 }
 
 #[test]

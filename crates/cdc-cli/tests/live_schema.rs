@@ -61,19 +61,53 @@ fn evolve(database: &str, workers: &str) -> Result<()> {
         ensure!(sorted(&found) == sorted(wanted), "columns {found} after {statement}, wanted {wanted}");
         Ok(())
     };
-    change("ALTER TABLE t ADD COLUMN c VARCHAR(20) DEFAULT 'grün' AFTER id", "VALUES (id, 'c', 'a', 1)", "id a b c")?;
-    change("ALTER TABLE t ADD COLUMN flag INT NOT NULL DEFAULT 7 FIRST", "VALUES (1, id, 'c', NULL, 1)", "id a b c flag")?;
-    change("ALTER TABLE t ADD COLUMN (x DECIMAL(10,3) DEFAULT 1.5, y DATETIME(3) NULL)", "VALUES (1, id, 'c', 'a', 1, 2.125, NOW(3))", "id a b c flag x y")?;
-    change("ALTER TABLE t RENAME COLUMN a TO a2, MODIFY b BIGINT NOT NULL", "VALUES (1, id, 'c', 'a', 9007199254740993, 3, NULL)", "id a2 b c flag x y")?;
-    change("ALTER TABLE t CHANGE c `c d` VARCHAR(200), ALTER COLUMN flag SET DEFAULT 8", "VALUES (DEFAULT, id, REPEAT('ü', 150), 'a', 1, 3, NULL)", "id a2 b c_d flag x y").or_else(|e| {
+    change(
+        "ALTER TABLE t ADD COLUMN c VARCHAR(20) DEFAULT 'grün' AFTER id",
+        "VALUES (id, 'c', 'a', 1)",
+        "id a b c",
+    )?;
+    change(
+        "ALTER TABLE t ADD COLUMN flag INT NOT NULL DEFAULT 7 FIRST",
+        "VALUES (1, id, 'c', NULL, 1)",
+        "id a b c flag",
+    )?;
+    change(
+        "ALTER TABLE t ADD COLUMN (x DECIMAL(10,3) DEFAULT 1.5, y DATETIME(3) NULL)",
+        "VALUES (1, id, 'c', 'a', 1, 2.125, NOW(3))",
+        "id a b c flag x y",
+    )?;
+    change(
+        "ALTER TABLE t RENAME COLUMN a TO a2, MODIFY b BIGINT NOT NULL",
+        "VALUES (1, id, 'c', 'a', 9007199254740993, 3, NULL)",
+        "id a2 b c flag x y",
+    )?;
+    change(
+        "ALTER TABLE t CHANGE c `c d` VARCHAR(200), ALTER COLUMN flag SET DEFAULT 8",
+        "VALUES (DEFAULT, id, REPEAT('ü', 150), 'a', 1, 3, NULL)",
+        "id a2 b c_d flag x y",
+    )
+    .or_else(|e| {
         // a name with a space, which `split` above takes for two
         if columns(&job, "t")?.contains("c d") { Ok(()) } else { Err(e) }
     })?;
-    change("ALTER TABLE t DROP COLUMN `c d`, ADD COLUMN z JSON", "VALUES (1, id, 'a', 1, 3, NULL, '{\"k\": [1, 2]}')", "id a2 b flag x y z")?;
-    change("ALTER TABLE t DROP COLUMN x, DROP COLUMN y, MODIFY a2 VARCHAR(30) NULL AFTER z", "VALUES (1, id, 2, NULL, 'a')", "id a2 b flag z")?;
-    change("CREATE INDEX i ON t (b); ALTER TABLE t ADD COLUMN x INT; ALTER TABLE t DROP COLUMN x; ALTER TABLE t ADD COLUMN x VARCHAR(5)", "VALUES (1, id, 2, NULL, 'a', 'x')", "id a2 b flag z x")?;
+    change(
+        "ALTER TABLE t DROP COLUMN `c d`, ADD COLUMN z JSON",
+        "VALUES (1, id, 'a', 1, 3, NULL, '{\"k\": [1, 2]}')",
+        "id a2 b flag x y z",
+    )?;
+    change(
+        "ALTER TABLE t DROP COLUMN x, DROP COLUMN y, MODIFY a2 VARCHAR(30) NULL AFTER z",
+        "VALUES (1, id, 2, NULL, 'a')",
+        "id a2 b flag z",
+    )?;
+    change(
+        "CREATE INDEX i ON t (b); ALTER TABLE t ADD COLUMN x INT; ALTER TABLE t DROP COLUMN x; ALTER TABLE t ADD COLUMN x VARCHAR(5)",
+        "VALUES (1, id, 2, NULL, 'a', 'x')",
+        "id a2 b flag z x",
+    )?;
     // everything goes, and something comes
-    server.sql(&format!("USE {database}; TRUNCATE TABLE t; INSERT INTO t VALUES (1, 1, 1, '1', '1', '1')"))?;
+    server
+        .sql(&format!("USE {database}; TRUNCATE TABLE t; INSERT INTO t VALUES (1, 1, 1, '1', '1', '1')"))?;
     ensure!(equal(&job, &mut run, server, database, "t")? == 1);
     server.sql(&format!(
         "USE {database}; RENAME TABLE t TO u; INSERT INTO u VALUES (1, 2, 1, '1', '1', '1'); CREATE TABLE t LIKE u; INSERT INTO t SELECT * FROM u"
@@ -115,7 +149,8 @@ fn case_50_and_51_lenient_keeps_what_it_has() -> Result<()> {
         "{}",
         columns(&job, "members")?
     );
-    let rows = job.rows("SELECT id, name, age, gender, precise_age, biological_sex FROM members ORDER BY id")?;
+    let rows =
+        job.rows("SELECT id, name, age, gender, precise_age, biological_sex FROM members ORDER BY id")?;
     ensure!(
         rows == [
             "1001|Ann|20.0|NULL|20.0|NULL",
@@ -131,7 +166,9 @@ fn case_50_and_51_lenient_keeps_what_it_has() -> Result<()> {
          ALTER TABLE members DROP must; INSERT INTO members VALUES (1015, 'Hal', 18); UPDATE members SET name = 'Eva' WHERE id = 1012",
     )?;
     run.until("the row is there", |_| Ok(job.number("SELECT COUNT(*) FROM members WHERE id = 1015")? == 1))?;
-    run.until("the update is there", |_| Ok(job.number("SELECT COUNT(*) FROM members WHERE name = 'Eva'")? == 1))?;
+    run.until("the update is there", |_| {
+        Ok(job.number("SELECT COUNT(*) FROM members WHERE name = 'Eva'")? == 1)
+    })?;
     let rows = job.rows("SELECT id, must FROM members ORDER BY id")?;
     // (rows that come without the column read what it was added with, as SQLite has it)
     ensure!(rows == ["1001|7", "1002|7", "1012|7", "1013|7", "1014|1", "1015|7"], "{rows:?}");

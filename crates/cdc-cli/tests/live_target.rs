@@ -31,7 +31,10 @@ fn content(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_file() {
-            files.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), fs::read(&path)?));
+            files.push((
+                path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                fs::read(&path)?,
+            ));
         }
     }
     files.sort();
@@ -118,7 +121,10 @@ fn what_is_no_database_of_ours_is_refused_untouched() -> Result<()> {
         ("CREATE TABLE t (id INTEGER NOT NULL PRIMARY KEY, v BLOB, w TEXT NOT NULL)", 2003),
         ("CREATE TABLE t (id INTEGER, v TEXT PRIMARY KEY)", 2003),
         ("CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, v TEXT)", 2003),
-        ("CREATE TABLE t (id INTEGER NOT NULL PRIMARY KEY, v TEXT); INSERT INTO t VALUES (7, 'not ours')", 2005),
+        (
+            "CREATE TABLE t (id INTEGER NOT NULL PRIMARY KEY, v TEXT); INSERT INTO t VALUES (7, 'not ours')",
+            2005,
+        ),
     ] {
         let _ = fs::remove_file(&target);
         Connection::open(&target)?.execute_batch(table)?;
@@ -194,7 +200,11 @@ fn case_78_a_second_run_on_the_same_state_is_refused() -> Result<()> {
     let mut first = job.start(&[])?;
     first.says("snapshot complete")?;
     let said = job.fails(3001)?;
-    ensure!(said.err.contains(&format!("process {}", first.pid())), "it names not the other\n{}", said.text());
+    ensure!(
+        said.err.contains(&format!("process {}", first.pid())),
+        "it names not the other\n{}",
+        said.text()
+    );
     server.sql("UPDATE c78.t SET v = 'b' WHERE id < 100")?;
     first.until("the change is there", |_| Ok(job.number("SELECT COUNT(*) FROM t WHERE v = 'b'")? == 99))?;
     first.stop()?;
@@ -301,7 +311,9 @@ fn torn_checkpoints_are_passed_over_and_when_all_are_torn_the_start_is_refused()
     let (server, job) = job("torn")?;
     job.catch_up(&[])?;
     for value in ["b", "c", "d"] {
-        server.sql(&format!("UPDATE torn.t SET v = '{value}' WHERE id < 50; DELETE FROM torn.t WHERE v = 'c' AND id < 5"))?;
+        server.sql(&format!(
+            "UPDATE torn.t SET v = '{value}' WHERE id < 50; DELETE FROM torn.t WHERE v = 'c' AND id < 5"
+        ))?;
         job.catch_up(&[])?;
     }
     server.sql("ALTER TABLE torn.t ADD COLUMN w INT; UPDATE torn.t SET w = id")?;

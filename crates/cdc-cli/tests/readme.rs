@@ -59,11 +59,8 @@ fn the_commands_run() -> Result<()> {
             arguments.extend(["--until", "caught-up"]);
         }
         let output = cdc(folder.path(), &arguments)?;
-        let printed = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let printed =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         ensure!(output.status.success(), "{command}: {printed}");
         if arguments[0] == "verify" {
             ensure!(printed.contains("verified 2 tables, 3 rows: 0 differences"), "{printed}");

@@ -19,12 +19,12 @@
 //! Errors: *transient* ones have changed nothing (the transaction is rolled back); the committer replays the
 //! same ticks with back-off. *Definite* ones stop the pipeline with the target at the tick before.
 
+use crate::Result;
 use crate::event::{Op, Origin};
 use crate::position::Binding;
 use crate::row::Row;
 use crate::schema::{Column, ColumnType, TableSchema};
 use crate::tick::Tick;
-use crate::Result;
 use std::sync::Arc;
 
 /// A table at a target, as a flow writes it.
@@ -296,11 +296,8 @@ pub trait TargetReader: Send {
     ///
     /// # Errors
     /// If the target cannot be read.
-    fn scan_keys(
-        &mut self,
-        table: &TargetTable,
-        each: &mut dyn FnMut(Vec<u8>, String) -> bool,
-    ) -> Result<()>;
+    fn scan_keys(&mut self, table: &TargetTable, each: &mut dyn FnMut(Vec<u8>, String) -> bool)
+    -> Result<()>;
 
     /// The key of a row, encoded as the target stores it.
     fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8>;

@@ -57,10 +57,7 @@ impl TableSchema {
         if !self.primary_key.is_empty() {
             return Some(&self.primary_key);
         }
-        self.unique_keys
-            .iter()
-            .find(|key| key.iter().all(|&i| !self.columns[i].nullable))
-            .map(Vec::as_slice)
+        self.unique_keys.iter().find(|key| key.iter().all(|&i| !self.columns[i].nullable)).map(Vec::as_slice)
     }
 
     /// The index of a column; names compare without regard to letter case, as in MySQL.

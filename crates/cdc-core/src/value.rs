@@ -252,7 +252,10 @@ impl Date {
 
     /// True if it is a day of the proleptic Gregorian calendar (so not a zero or partly zero date).
     pub fn is_real(self) -> bool {
-        self.month >= 1 && self.month <= 12 && self.day >= 1 && self.day <= days_in_month(self.year, self.month)
+        self.month >= 1
+            && self.month <= 12
+            && self.day >= 1
+            && self.day <= days_in_month(self.year, self.month)
     }
 
     /// Days since 1970-01-01, of a real date (`is_real`), by Howard Hinnant's `days_from_civil`.

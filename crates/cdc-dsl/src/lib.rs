@@ -19,7 +19,7 @@
 //!     fn environment(&self, _: &str) -> Option<String> {
 //!         None
 //!     }
-//!     fn schema_file(&self, _: &str) -> Result<Vec<TableSchema>, Vec<Diagnostic>> {
+//!     fn schema_file(&self, _: &str, _: Option<&str>) -> Result<Vec<TableSchema>, Vec<Diagnostic>> {
 //!         Ok(Vec::new())
 //!     }
 //! }

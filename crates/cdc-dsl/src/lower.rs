@@ -366,7 +366,12 @@ fn source(c: &Connection, span: Span, scope: &mut Scope<'_>) -> SourceInfo {
 
 /// The tables of a `schema` file. Its own diagnostics have no place in the pipeline file; they get the place
 /// of the option that names it.
-fn schema_file(path: &str, database: Option<&str>, place: Span, scope: &mut Scope<'_>) -> Option<Vec<TableSchema>> {
+fn schema_file(
+    path: &str,
+    database: Option<&str>,
+    place: Span,
+    scope: &mut Scope<'_>,
+) -> Option<Vec<TableSchema>> {
     match scope.catalog.surroundings.schema_file(path, database) {
         Ok(tables) => Some(tables),
         Err(diagnostics) => {

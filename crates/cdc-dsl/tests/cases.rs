@@ -104,9 +104,14 @@ fn secrets_are_never_shown() {
 
 #[test]
 fn a_secret_in_an_expression_is_not_in_the_plan_as_it_is_shown() {
-    let text = whole("src.orders |> where status = ${CDC_PASSWORD} |> extend 'p-${CDC_PASSWORD}' as p => dw.a");
+    let text =
+        whole("src.orders |> where status = ${CDC_PASSWORD} |> extend 'p-${CDC_PASSWORD}' as p => dw.a");
     let plan = compile(&text).plan.unwrap();
-    let shown = format!("{plan:?}{}{}", cdc_core::plan::explain::to_text(&plan), cdc_core::plan::explain::to_json(&plan));
+    let shown = format!(
+        "{plan:?}{}{}",
+        cdc_core::plan::explain::to_text(&plan),
+        cdc_core::plan::explain::to_json(&plan)
+    );
     assert!(shown.contains("***") && !shown.contains("s3cr"), "{shown}");
 }
 

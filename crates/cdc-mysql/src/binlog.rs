@@ -186,9 +186,11 @@ pub struct LogReader {
     /// A connection on its way.
     connecting: Option<tokio::task::JoinHandle<Result<dump::Opened>>>,
     server_uuid: Option<String>,
-    /// When the last event came, and when one was last asked for.
+    /// When the last event had come, and when one was last asked for.
     heard: Instant,
     asked: Instant,
+    /// One has come since.
+    came: bool,
     /// Of the server, once connected: how its DDL is to be read.
     version: u32,
     /// This connection has sent its format description.
@@ -236,6 +238,7 @@ impl LogReader {
             server_uuid: None,
             heard: Instant::now(),
             asked: Instant::now(),
+            came: false,
             version: 0,
             described: false,
             charsets_ensured: false,
@@ -304,6 +307,7 @@ impl LogReader {
             server_uuid: None,
             heard: Instant::now(),
             asked: Instant::now(),
+            came: false,
             version: 0,
             described: false,
             charsets_ensured: false,
@@ -417,8 +421,9 @@ impl LogReader {
             let Some(stream) = self.stream.as_mut() else { continue };
             // a caller that was away for a while has not listened meanwhile
             let now = Instant::now();
-            if now.duration_since(self.asked) > ABSENT {
+            if self.came || now.duration_since(self.asked) > ABSENT {
                 self.heard = now;
+                self.came = false;
             }
             self.asked = now;
             let event = match tokio::time::timeout_at((self.heard + SILENCE).into(), stream.next()).await {
@@ -435,8 +440,7 @@ impl LogReader {
                 Ok(Some(Ok(event))) => event,
             };
             self.events += 1;
-            self.heard = Instant::now();
-            self.asked = self.heard;
+            self.came = true;
             self.handle(&event)?;
         }
     }
@@ -500,10 +504,7 @@ impl LogReader {
     }
 
     fn here(&self) -> String {
-        match &self.transaction {
-            Some(t) => format!("at {}, transaction {}", self.point, t.gtid),
-            None => format!("at {}", self.point),
-        }
+        place(&self.point, self.transaction.as_ref())
     }
 
     fn corrupt(&self, what: impl std::fmt::Display) -> Error {
@@ -730,7 +731,9 @@ impl LogReader {
         if word.starts_with("ROLLBACK TO") {
             // the server writes it only where it could not take the rows out of the log again
             if transaction.rows > 0 && !skipping {
-                return Err(self.not_built("a rollback to a savepoint behind changes of a non-transactional table"));
+                return Err(
+                    self.not_built("a rollback to a savepoint behind changes of a non-transactional table")
+                );
             }
             return Ok(());
         }
@@ -906,7 +909,6 @@ impl LogReader {
             return Ok(());
         }
         let event = RowsEvent::parse(kind, body).map_err(|e| e.note(self.here()))?;
-        let here = self.here();
         let Some(transaction) = self.transaction.as_mut() else {
             return Err(self.corrupt("row changes outside a transaction"));
         };
@@ -923,7 +925,7 @@ impl LogReader {
                 codes::PARTIAL_IMAGE,
                 format!("the log holds row images of \"{}\" without all columns", schema.id),
             )
-            .note(here)
+            .note(place(&self.point, Some(transaction)))
             .help("SET PERSIST binlog_row_image = FULL, also in every session that sets its own; then copy the tables anew"));
         }
         let op = match kind {
@@ -931,9 +933,9 @@ impl LogReader {
             kind::UPDATE_ROWS | kind::UPDATE_ROWS_V1 => Op::Update,
             _ => Op::Delete,
         };
-        let mut changes = Vec::with_capacity(64);
+        let mut changes = Vec::with_capacity((body.len() / 64).clamp(1, 128));
         for row in decoder.rows(&event) {
-            let (before, after) = row.map_err(|e| e.note(here.clone()))?;
+            let (before, after) = row.map_err(|e| e.note(place(&self.point, Some(transaction))))?;
             transaction.rows += 1;
             if transaction.rows > self.rows_to_skip {
                 changes.push(RowChange { op, before, after });
@@ -948,6 +950,14 @@ impl LogReader {
             });
         }
         Ok(())
+    }
+}
+
+/// Where we are, for messages.
+fn place(point: &LogPoint, transaction: Option<&Transaction>) -> String {
+    match transaction {
+        Some(t) => format!("at {point}, transaction {}", t.gtid),
+        None => format!("at {point}"),
     }
 }
 

@@ -519,7 +519,8 @@ impl Capture {
     fn add_table(&mut self, id: &TableId, copying: Option<Copying>) {
         let number = self.next_number;
         self.next_number += 1;
-        self.tables.insert(id.clone(), Table { number, copying, rows: 0, chunks: 0, estimate: 0, row_bytes: 0 });
+        self.tables
+            .insert(id.clone(), Table { number, copying, rows: 0, chunks: 0, estimate: 0, row_bytes: 0 });
     }
 
     /// No chunk is mended before the log reader has given out all of these transactions: those that a target
@@ -1088,7 +1089,9 @@ impl Capture {
                     }
                 }
                 table.rows += rows.len() as u64;
-                if let Some(mean) = (rows.iter().map(|r| r.as_bytes().len() as u64).sum::<u64>()).checked_div(rows.len() as u64) {
+                if let Some(mean) = (rows.iter().map(|r| r.as_bytes().len() as u64).sum::<u64>())
+                    .checked_div(rows.len() as u64)
+                {
                     table.row_bytes = mean;
                 }
                 table.chunks += u64::from(!small);
@@ -1163,7 +1166,10 @@ fn same_key(a: &ChunkKey, b: &ChunkKey, changes: &[SchemaChange]) -> bool {
         })
     };
     let columns = |k: &ChunkKey| -> Vec<_> {
-        k.columns.iter().map(|&i| (k.schema.columns[i].name.clone(), k.schema.columns[i].ty.clone())).collect()
+        k.columns
+            .iter()
+            .map(|&i| (k.schema.columns[i].name.clone(), k.schema.columns[i].ty.clone()))
+            .collect()
     };
     let (a, b) = (columns(a), columns(b));
     a.len() == b.len() && a.iter().zip(&b).all(|((n, t), (m, u))| same_name(&renamed(n), m) && t == u)

@@ -213,12 +213,15 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 
 /// As the server writes UUIDs.
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
-    let mut out = String::with_capacity(36);
+    // once per transaction: without the machinery of format
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut out = String::with_capacity(48);
     for (i, byte) in uuid.iter().enumerate() {
         if matches!(i, 4 | 6 | 8 | 10) {
             out.push('-');
         }
-        out.push_str(&format!("{byte:02x}"));
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     out
 }

@@ -114,7 +114,7 @@ fn run_on(
     stop: &Stop,
 ) -> Result<Report> {
     let source = only_source(plan)?;
-    let config = Config::from_options(&source.options)?;
+    let config = Config::from_options(&source.options)?.relative_to(&options.base);
     let mut sinks = Vec::new();
     for sink_plan in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
         sinks.push((sink_plan.name.clone(), cdc_sinks::registry::open(sink_plan, &options.base)?));
@@ -391,7 +391,8 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
             format!("{:?}", (&flow.source, &flow.tables, &flow.sink, &flow.target, &flow.key)),
         );
         // the operators as `explain` prints them: without places, and without secrets
-        let alone = Plan { sources: Vec::new(), sinks: Vec::new(), flows: vec![flow.clone()], ..plan.clone() };
+        let alone =
+            Plan { sources: Vec::new(), sinks: Vec::new(), flows: vec![flow.clone()], ..plan.clone() };
         let text = cdc_core::plan::explain::to_text(&alone);
         let operators: Vec<&str> = text
             .lines()

@@ -159,7 +159,10 @@ pub(crate) struct Committer {
 
 fn size_of_change(change: &TargetChange) -> usize {
     let size = |row: &Option<cdc_core::Row>| row.as_ref().map_or(0, |r| r.as_bytes().len());
-    size(&change.row) + size(&change.before) + change.key.as_bytes().len() + std::mem::size_of::<TargetChange>()
+    size(&change.row)
+        + size(&change.before)
+        + change.key.as_bytes().len()
+        + std::mem::size_of::<TargetChange>()
 }
 
 /// What was written since the last commit, to be written again after a transient error.

@@ -406,7 +406,10 @@ impl Driver {
                 origins: builder.origins,
                 changes: builder.changes,
             }),
-            guard: Guard { held: permit.map(|p| p as Arc<dyn std::any::Any + Send + Sync>), bytes: builder.bytes },
+            guard: Guard {
+                held: permit.map(|p| p as Arc<dyn std::any::Any + Send + Sync>),
+                bytes: builder.bytes,
+            },
         });
         Ok(())
     }

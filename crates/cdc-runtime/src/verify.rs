@@ -130,7 +130,7 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
         .iter()
         .find(|s| plan.flows.iter().any(|f| f.source == s.name))
         .ok_or_else(|| Error::definite(codes::NO_FLOW, "no flow reads a source"))?;
-    let config = Config::from_options(&source.options)?;
+    let config = Config::from_options(&source.options)?.relative_to(&options.base);
     let mut conn = connect(&config).await?;
     let (structures, _) = cdc_mysql::capture::discover(&mut conn, &config).await?;
     let schemas: Vec<Arc<TableSchema>> = structures.tables().cloned().collect();

@@ -20,12 +20,18 @@ fn prints_changes_as_they_are_committed() -> Result<()> {
     let mut lines = BufReader::new(output).lines();
     // it reads from the position at its start: wait until the server shows its dump
     let mut waited = 0;
-    while server.sql("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'")?.trim() == "0" {
+    while server
+        .sql("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'")?
+        .trim()
+        == "0"
+    {
         ensure!(waited < 200, "it does not read the log");
         waited += 1;
         std::thread::sleep(Duration::from_millis(50));
     }
-    server.sql("INSERT INTO shop.orders VALUES (1, 5); UPDATE shop.orders SET amount = 6; DELETE FROM shop.orders")?;
+    server.sql(
+        "INSERT INTO shop.orders VALUES (1, 5); UPDATE shop.orders SET amount = 6; DELETE FROM shop.orders",
+    )?;
     let mut changes = Vec::new();
     while changes.len() < 3 {
         let Some(line) = lines.next() else { break };

@@ -137,8 +137,8 @@ impl Job {
     /// `cdc verify` finds nothing; the rows it compared.
     pub fn verify(&self) -> Result<u64> {
         let said = Run::start(&mut self.command("verify", &["--format", "json"]))?.wait()?;
-        let report: serde_json::Value =
-            serde_json::from_str(&said.out).with_context(|| format!("verify printed no JSON\n{}", said.text()))?;
+        let report: serde_json::Value = serde_json::from_str(&said.out)
+            .with_context(|| format!("verify printed no JSON\n{}", said.text()))?;
         ensure!(
             said.code == Some(0) && report["ok"] == true && report["differing"] == 0,
             "source and target differ\n{}",
@@ -477,8 +477,7 @@ fn differing<'a>(
         return format!("only the target's {target} has rows");
     };
     let columns = names.iter().zip(row.iter().zip(nearest)).filter(|(_, (a, b))| a != b);
-    let text: Vec<String> =
-        columns.map(|(name, (a, b))| format!("{name}: target {a}, server {b}")).collect();
+    let text: Vec<String> = columns.map(|(name, (a, b))| format!("{name}: target {a}, server {b}")).collect();
     format!("{target} differs, at {}: {}", row[0], text.join("; "))
 }
 

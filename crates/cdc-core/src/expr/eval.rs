@@ -306,12 +306,13 @@ impl BoundExpr {
         let value = self.value(&Env { columns, meta })?;
         match &value {
             // sign, dot, and a zero before it
-            Value::Decimal(text) if text.len() > 65
-                && text.bytes().filter(u8::is_ascii_digit).count()
-                    > 65 + usize::from(text.trim_start_matches('-').starts_with("0."))
-                => {
-                    return Err(self.place(Failure::out_of_range("DECIMAL")));
-                }
+            Value::Decimal(text)
+                if text.len() > 65
+                    && text.bytes().filter(u8::is_ascii_digit).count()
+                        > 65 + usize::from(text.trim_start_matches('-').starts_with("0.")) =>
+            {
+                return Err(self.place(Failure::out_of_range("DECIMAL")));
+            }
             _ => {}
         }
         Ok(value)

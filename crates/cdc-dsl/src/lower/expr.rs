@@ -80,7 +80,11 @@ impl Lowering<'_, '_, '_> {
             ExprKind::Text(text) => {
                 let text = self.scope.resolve_text(text, &|s| s.to_owned());
                 let value = Value::Text(Cow::Owned(text.text));
-                Some(if text.secret { Kind::Secret(cdc_core::expr::Secret(value)) } else { Kind::Literal(value) })
+                Some(if text.secret {
+                    Kind::Secret(cdc_core::expr::Secret(value))
+                } else {
+                    Kind::Literal(value)
+                })
             }
             ExprKind::Number(text) => match literal::number(text) {
                 Ok(value) => Some(Kind::Literal(value)),

@@ -231,20 +231,28 @@ fn route<'scope>(
                                 Err(error) => failure.set(error.note(format!("flow \"{}\"", flow.name))),
                             }
                         }
-                        Record::Schema { ordinal, event } => match schema_change(flow, &event).and_then(|tables| {
-                            owners.follow(flow, &event, tables.as_ref())?;
-                            Ok(tables)
-                        }) {
-                            Ok(None) => {}
-                            Ok(Some((before, after))) => {
-                                session.give(Routed::Schema { ordinal, flow: index, event, before, after });
+                        Record::Schema { ordinal, event } => {
+                            match schema_change(flow, &event).and_then(|tables| {
+                                owners.follow(flow, &event, tables.as_ref())?;
+                                Ok(tables)
+                            }) {
+                                Ok(None) => {}
+                                Ok(Some((before, after))) => {
+                                    session.give(Routed::Schema {
+                                        ordinal,
+                                        flow: index,
+                                        event,
+                                        before,
+                                        after,
+                                    });
+                                }
+                                Err(error) => failure.set(
+                                    error
+                                        .note(format!("flow \"{}\"", flow.name))
+                                        .note(format!("behind the statement: {}", event.statement)),
+                                ),
                             }
-                            Err(error) => failure.set(
-                                error
-                                    .note(format!("flow \"{}\"", flow.name))
-                                    .note(format!("behind the statement: {}", event.statement)),
-                            ),
-                        },
+                        }
                         Record::End { .. } => {}
                     }
                 }

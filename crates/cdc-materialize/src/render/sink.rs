@@ -111,13 +111,21 @@ pub(crate) fn sink<'scope>(
                                 if let Some(counter) = counters.rows.get(worker) {
                                     counter.fetch_add(changes.len() as u64, Ordering::Relaxed);
                                 }
-                                collect(&mut open, &table, &origins, changes, in_order, &guard, port.committed());
+                                collect(
+                                    &mut open,
+                                    &table,
+                                    &origins,
+                                    changes,
+                                    in_order,
+                                    &guard,
+                                    port.committed(),
+                                );
                             }
                             Routed::Schema { ordinal, flow, event, before, after } => {
                                 port.schema(ordinal, flow, event, before, after);
                             }
                             // Only ticks that have ended hold the capability: until then the source's own does,
-                                // and one that a stopping source never ends must hold nothing.
+                            // and one that a stopping source never ends must hold nothing.
                             Routed::End { tick, binding } => {
                                 last = last.max(tick);
                                 port.end(tick, binding);
@@ -235,7 +243,12 @@ fn netted(mut batches: Vec<SinkBatch>) -> Vec<SinkBatch> {
     let origins: Arc<[Origin]> = origins.into();
     let mut out: Vec<SinkBatch> = shapes
         .into_iter()
-        .map(|table| SinkBatch { table, origins: origins.clone(), changes: Vec::new(), guard: guards.clone() })
+        .map(|table| SinkBatch {
+            table,
+            origins: origins.clone(),
+            changes: Vec::new(),
+            guard: guards.clone(),
+        })
         .collect();
     for change in net(changes) {
         let shape = shape_of.get(change.origin as usize).copied().unwrap_or(0);

@@ -48,7 +48,7 @@ pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
         errors: Vec::new(),
         warnings: Vec::new(),
     };
-    if let Err(error) = ask(&mut live, source) {
+    if let Err(error) = ask(&mut live, source, file) {
         live.errors.push(error);
     }
     live.fit(source, plan);
@@ -56,8 +56,8 @@ pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
     live
 }
 
-fn ask(live: &mut Live, source: &SourcePlan) -> Result<()> {
-    let config = Config::from_options(&source.options)?;
+fn ask(live: &mut Live, source: &SourcePlan, file: &PipelineFile) -> Result<()> {
+    let config = Config::from_options(&source.options)?.relative_to(&file.base);
     live.address = match source.options.0.get("url") {
         // from the environment, so never shown
         Some(OptionValue::Secret(_)) => "***".to_owned(),
