@@ -12,6 +12,9 @@
 //! What goes where: standard output has what was asked for (a plan, a formatted file, the result of a check or
 //! of a comparison, rows of a `stdout` sink), standard error has everything else.
 
+// what is printed goes through `output`, which knows of closed pipes and of where data goes
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod command;
 mod exit;

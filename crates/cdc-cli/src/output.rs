@@ -27,7 +27,7 @@ pub fn print(text: &str) -> Result<()> {
 /// Writes a JSON document to standard output, for programs: indented, with a line end.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_json(value: &Value) -> Result<()> {
     print(&format!("{value:#}\n"))
 }

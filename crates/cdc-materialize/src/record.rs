@@ -64,6 +64,17 @@ pub enum Record {
     },
 }
 
+impl Record {
+    /// The tick that it belongs to; `None` for rows without any.
+    pub fn tick(&self) -> Option<Tick> {
+        match self {
+            Record::Rows { batch, .. } => batch.changes.first().map(|change| change.tick),
+            Record::Schema { event, .. } => Some(event.tick),
+            Record::End { tick, .. } => Some(*tick),
+        }
+    }
+}
+
 /// From the flows to a sink.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Routed {

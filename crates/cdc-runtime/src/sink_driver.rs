@@ -47,7 +47,7 @@ const EARLY_ROWS: usize = 50_000;
 const EARLY_BYTES: usize = 4 << 20;
 
 /// Bytes of written rows that are held for being written again.
-const HELD_BYTES: usize = 24 << 20;
+const HELD_BYTES: usize = 16 << 20;
 
 /// What comes from the workers.
 pub(crate) enum ToCommitter {

@@ -52,7 +52,7 @@ const SNAPSHOT_CHECKPOINT: Duration = Duration::from_secs(1);
 const UNIT: usize = 1024;
 
 /// Rows under way between a source and its sinks, in bytes.
-pub(crate) const IN_FLIGHT: usize = 32 << 20;
+pub(crate) const IN_FLIGHT: usize = 16 << 20;
 
 /// The dataflow's end of a source.
 pub(crate) struct Port {

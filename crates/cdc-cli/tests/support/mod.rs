@@ -504,7 +504,7 @@ fn real(value: f64) -> String {
 }
 
 fn unhex(text: &str) -> Result<Vec<u8>> {
-    ensure!(text.len() % 2 == 0, "not hexadecimal: {text}");
+    ensure!(text.len().is_multiple_of(2), "not hexadecimal: {text}");
     (0..text.len())
         .step_by(2)
         .map(|at| u8::from_str_radix(text.get(at..at + 2).unwrap_or("?"), 16).context("not hexadecimal"))

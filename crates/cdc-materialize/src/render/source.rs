@@ -52,12 +52,15 @@ pub(crate) fn source<'scope>(
                     match port.poll() {
                         Ok(None) => return,
                         Ok(Some(record)) => {
-                            let end = match &record {
-                                Record::End { tick, .. } => Some(*tick),
-                                _ => None,
-                            };
+                            // Ticks ascend, and the first one of a run is not 0: that nothing comes for those
+                            // before it must be known while it is open, or it could not be written in parts.
+                            let tick = record.tick();
+                            if let Some(tick) = tick.filter(|t| t > cap.time()) {
+                                cap.downgrade(&tick);
+                            }
+                            let ends = matches!(record, Record::End { .. });
                             output.session(&*cap).give(record);
-                            if let Some(tick) = end {
+                            if let Some(tick) = tick.filter(|_| ends) {
                                 cap.downgrade(&(tick + 1));
                             }
                         }
