@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     };
     let password = std::env::var("CDC_PASSWORD").ok();
-    let mut config = Config::new(url, user, password.as_deref(), &[table.clone()])?;
+    let mut config = Config::new(url, user, password.as_deref(), std::slice::from_ref(table))?;
     config.start = StartMode::Latest;
     let mut capture = Capture::start(config).await?;
     let mut out = std::io::stdout().lock();
