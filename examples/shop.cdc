@@ -7,7 +7,7 @@ pipeline {
   checkpoint = { dir = "./state/shop", every = "10s" }
 }
 
-param url: text    = "mysql://127.0.0.1:3306"
+param url: text = "mysql://127.0.0.1:3306"
 param target: text = "shop.db"
 
 source src = mysql {

@@ -75,7 +75,8 @@ pub fn main(args: &mut Args) -> Result<()> {
     ensure!(has_no_differences(verdict), "source and target differ: {verdict}");
     say!("\ndemo: {}", verdict.trim());
     if keep {
-        say!("source {}  target {}", server.url("root"), demo.target().display());
+        say!("target {}", demo.target().display());
+        servers::say_how_to_use(&server);
         say!("running until Ctrl-C");
         servers::wait_for_interrupt()?;
     } else {
@@ -89,8 +90,8 @@ pub fn program_or_build(given: Option<String>) -> Result<PathBuf> {
     if let Some(program) = given {
         return Path::new(&program).canonicalize().with_context(|| format!("--cdc {program}"));
     }
-    say!("== cargo build --release -p cdc-cli");
-    let status = cargo().args(["build", "--release", "--locked", "--quiet", "-p", "cdc-cli"]).status()?;
+    say!("== cargo build --release -p cdc-cli (the first time some minutes)");
+    let status = cargo().args(["build", "--release", "--locked", "-p", "cdc-cli"]).status()?;
     ensure!(status.success(), "the build failed");
     let program = target_dir().join("release").join("cdc");
     ensure!(program.exists(), "the build made no {}", program.display());

@@ -146,6 +146,19 @@ fn advice() -> String {
     )
 }
 
+/// Lines to paste: how a pipeline and a client get at a server.
+pub fn say_how_to_use(server: &Server) {
+    let port = server.port();
+    say!(
+        "accounts cdc (password cdc, may read and follow) and root (password root), at mysql://127.0.0.1:{port}"
+    );
+    say!("  export CDC_PASSWORD=cdc");
+    say!("  cargo run --release -- run examples/shop.cdc --set url=mysql://127.0.0.1:{port}");
+    if let Ok(client) = server.client("mysql") {
+        say!("  {} -h127.0.0.1 -P{port} -uroot -proot", client.display());
+    }
+}
+
 /// Keeps one server running until Ctrl-C.
 fn up(args: &mut Args) -> Result<()> {
     let port = args.value("--port")?.map(|port| port.parse::<u16>().context("--port")).transpose()?;
@@ -153,7 +166,7 @@ fn up(args: &mut Args) -> Result<()> {
     args.finish()?;
     ensure_mysql()?;
     let mut server = Server::start(ServerOptions { port, datadir, ..ServerOptions::default() })?;
-    say!("{}  {}", server.url("cdc"), server.url("root"));
+    say_how_to_use(&server);
     say!("socket {}  data {}", server.socket().display(), server.datadir().display());
     say!("running until Ctrl-C");
     wait_for_interrupt()?;

@@ -93,6 +93,15 @@ pub fn main() -> Result<()> {
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace_dir());
+    // What cargo told us of ourselves is not for the packages that are built: build scripts that look at it would
+    // run again at every change between `cargo xtask` and `cargo`.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|p| name.starts_with(p))
+        {
+            command.env_remove(&*name);
+        }
+    }
     command
 }
 

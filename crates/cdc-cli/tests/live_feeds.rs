@@ -253,10 +253,7 @@ fn caught_up(job: &Job, server: &Server) -> Result<()> {
     let executed = server.sql("SELECT @@global.gtid_executed")?;
     let number = |gtids: &str| gtids.trim().rsplit([':', '-']).next().and_then(|n| n.parse::<u64>().ok());
     until("the checkpoint holds what the server has executed", || {
-        let Some(newest) = job.checkpoints()?.pop() else { return Ok(false) };
-        let Ok(text) = fs::read_to_string(newest) else { return Ok(false) };
-        let body = text.split_once('\n').map_or("", |(_, body)| body);
-        let state: Value = serde_json::from_str(body)?;
+        let Some(state) = job.checkpoint()? else { return Ok(false) };
         let gtids = state["sources"]["src"]["position"]["gtids"].as_str().unwrap_or_default().to_owned();
         Ok(number(&gtids) >= number(&executed))
     })

@@ -35,6 +35,22 @@ fn the_pipeline_is_one() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn every_example_is_laid_out() -> Result<()> {
+    let folder = workspace_dir().join("examples");
+    let mut files = 0;
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "cdc") {
+            let output = cdc(&folder, &["fmt", "--check", &path.to_string_lossy()])?;
+            ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            files += 1;
+        }
+    }
+    ensure!(files > 0, "no example was looked at");
+    Ok(())
+}
+
 /// The lines of README that run the program, in order, against a shop; what runs until it is stopped is given an end.
 #[test]
 fn the_commands_run() -> Result<()> {

@@ -374,8 +374,9 @@ impl Committer {
             self.sink.prepare(after).map_err(place)?;
         }
         let done: Vec<String> = work.event.changes.iter().map(ToString::to_string).collect();
+        let target = work.after.as_ref().or(work.before.as_ref()).map_or("", |t| &t.name);
         self.status.info(format!(
-            "schema change: {}; sink \"{}\": {}",
+            "schema change: {}; {}.{target}: {}",
             done.join("; "),
             self.name,
             if changes.is_empty() {

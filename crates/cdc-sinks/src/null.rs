@@ -283,7 +283,7 @@ pub fn checksum_sql(table: &TableSchema) -> String {
     )
 }
 
-/// An expression for the column's value as [`crate::text`] writes it.
+/// An expression for the column's value as the module's head says.
 fn column_text(column: &Column) -> String {
     let name = backticked(&column.name);
     match &column.ty {
@@ -291,9 +291,10 @@ fn column_text(column: &Column) -> String {
         ColumnType::Int { .. } | ColumnType::Decimal { .. } | ColumnType::Bit { .. } | ColumnType::Year => {
             format!("CONVERT({name} + 0 USING utf8mb4)")
         }
-        // byte order and type are in front of the first coordinate
+        // Byte order and type are in front of the first coordinate. The cast gives it the coercibility of a column:
+        // else it would be converted to the character set of the texts beside it.
         ColumnType::Float { .. } | ColumnType::Double { .. } => {
-            format!("SUBSTRING(ST_AsBinary(POINT({name}, 0)), 6, 8)")
+            format!("CAST(SUBSTRING(ST_AsBinary(POINT({name}, 0)), 6, 8) AS BINARY)")
         }
         ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => name,
         // CONCAT refuses a VECTOR.

@@ -87,6 +87,10 @@ fn to_text(report: &Report) -> String {
     for sink in &report.skipped {
         _ = writeln!(out, "{}: not compared, it cannot be read back", printable(sink));
     }
+    if report.tables.is_empty() {
+        _ = writeln!(out, "nothing was compared: no table of a sink that can be read back");
+        return out;
+    }
     let (tables, rows) = (count(report.tables.len() as u64, "table"), count(report.rows(), "row"));
     _ = writeln!(out, "verified {tables}, {rows}: {}", count(report.differing(), "difference"));
     out

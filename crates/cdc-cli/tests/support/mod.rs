@@ -181,6 +181,14 @@ impl Job {
         found.sort();
         Ok(found)
     }
+
+    /// What the newest checkpoint holds; `None` before the first, or while it is being replaced.
+    pub fn checkpoint(&self) -> Result<Option<serde_json::Value>> {
+        let Some(newest) = self.checkpoints()?.pop() else { return Ok(None) };
+        let Ok(text) = fs::read_to_string(newest) else { return Ok(None) };
+        let (_, body) = text.split_once('\n').context("a checkpoint without a header")?;
+        Ok(Some(serde_json::from_str(body)?))
+    }
 }
 
 /// A replica id that no other run of this machine's tests has at the same server.

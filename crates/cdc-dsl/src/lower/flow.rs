@@ -79,6 +79,11 @@ impl<'f> Context<'f> {
         for name in ["include", "exclude"] {
             change_kinds(flow, name, scope);
         }
+        let mode =
+            flow.with.as_ref().and_then(|w| w.entries.iter().find(|e| e.name.text == "on_schema_change"));
+        if let Some(mode) = mode {
+            super::mode_not_yet(&options, mode.value.span.range(), scope);
+        }
         let (index, source) = source?;
         let tables = tables?;
         let name = format!(
