@@ -39,7 +39,7 @@ use futures_util::StreamExt;
 use mysql_async::BinlogStream;
 use mysql_common::binlog::events::Event;
 use rows::{RowDecoder, RowsEvent};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table_map::TableMap;
@@ -152,8 +152,8 @@ struct Transaction {
     rows: u64,
     /// Inside BEGIN .. COMMIT; a DDL outside it is a transaction of its own.
     begun: bool,
-    /// Inside XA START .. XA END.
-    xa: bool,
+    /// Of XA START: the branch, as its later statements name it.
+    branch: Option<String>,
     /// Its statement has changed the structures.
     altered: bool,
 }
@@ -176,6 +176,8 @@ pub struct LogReader {
     /// (CREATE TABLE .. SELECT is one transaction with its rows).
     altered: bool,
     transaction: Option<Transaction>,
+    /// Branches of XA that were prepared with no row of a captured table.
+    passed_branches: HashSet<String>,
     maps: HashMap<u64, CachedMap, foldhash::fast::FixedState>,
     pending: VecDeque<LogItem>,
     /// Bytes of events that a compressed transaction still owes.
@@ -229,6 +231,7 @@ impl LogReader {
             inside: position.rows > 0,
             altered: false,
             transaction: None,
+            passed_branches: HashSet::new(),
             maps: HashMap::default(),
             pending: VecDeque::new(),
             payload_left: 0,
@@ -298,6 +301,7 @@ impl LogReader {
             inside: false,
             altered: false,
             transaction: None,
+            passed_branches: HashSet::new(),
             maps: HashMap::default(),
             pending: VecDeque::new(),
             payload_left: 0,
@@ -578,7 +582,7 @@ impl LogReader {
                     origin: Arc::new(origin),
                     rows: 0,
                     begun: false,
-                    xa: false,
+                    branch: None,
                     altered: false,
                 });
             }
@@ -590,7 +594,17 @@ impl LogReader {
             kind::XA_PREPARE => {
                 // one prepared before the start is told at its commit
                 if body.first() != Some(&1) && !self.skipping() {
-                    return Err(self.not_built("an XA transaction in two phases"));
+                    let branch = self.transaction.as_mut().map(|t| (t.rows, t.branch.take()));
+                    match branch {
+                        Some((0, Some(branch))) => {
+                            self.passed_branches.insert(branch);
+                        }
+                        _ => {
+                            return Err(
+                                self.xa("an XA transaction in two phases with rows of captured tables")
+                            );
+                        }
+                    }
                 }
                 self.commit()?;
             }
@@ -634,9 +648,15 @@ impl LogReader {
         Ok(())
     }
 
+    fn xa(&self, what: &str) -> Error {
+        Error::definite(codes::XA_UNSEEN, format!("the log holds {what}, which this version does not follow"))
+            .note(self.here())
+            .help("copy the tables anew: stop, remove the state folder and the target's tables, start again")
+    }
+
     fn not_built(&self, what: &str) -> Error {
         Error::definite(
-            codes::FEATURE_NOT_YET,
+            codes::LOG_EVENT_UNKNOWN,
             format!("the log holds {what}, which this version does not follow"),
         )
         .note(self.here())
@@ -710,19 +730,21 @@ impl LogReader {
         }
         if word.starts_with("XA START") || word.starts_with("XA BEGIN") {
             transaction.begun = true;
-            transaction.xa = true;
+            transaction.branch = Some(branch_of(query.text));
             return Ok(());
         }
         if word.starts_with("XA END") {
             return Ok(());
         }
         if word.starts_with("XA COMMIT") {
-            if skipping {
+            // of one that held nothing of ours there is nothing to give out
+            if skipping || self.passed_branches.remove(&branch_of(query.text)) {
                 return self.commit();
             }
-            return Err(self.not_built("the second phase of an XA transaction"));
+            return Err(self.xa("the commit of an XA transaction whose rows were not seen"));
         }
         if word.starts_with("XA ROLLBACK") {
+            self.passed_branches.remove(&branch_of(query.text));
             return self.commit();
         }
         if word.starts_with("SAVEPOINT") || word.starts_with("RELEASE SAVE") {
@@ -951,6 +973,11 @@ impl LogReader {
         }
         Ok(())
     }
+}
+
+/// The branch that a statement of XA names: what follows its two words.
+fn branch_of(statement: &str) -> String {
+    statement.split_whitespace().skip(2).collect::<Vec<_>>().join(" ").replace(' ', "")
 }
 
 /// Where we are, for messages.

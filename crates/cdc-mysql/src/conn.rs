@@ -38,7 +38,9 @@ pub async fn connect(config: &Config) -> Result<Conn> {
         .tcp_keepalive(Some(Duration::from_secs(30)))
         // events are larger than the server's own limit of a statement: two images of a row
         .max_allowed_packet(Some(1 << 30))
-        .stmt_cache_size(0)
+        // Each chunk has a statement of its own. The library closes statements only when they leave its cache: with
+        // none they would pile up at the server, up to its limit for all clients.
+        .stmt_cache_size(1)
         .setup(SESSION.iter().map(ToString::to_string).collect::<Vec<_>>());
     if let Some(socket) = &config.socket {
         opts = opts.socket(Some(socket.path.to_string_lossy().into_owned()));

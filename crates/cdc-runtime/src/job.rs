@@ -160,6 +160,7 @@ fn run_on(
     let mut base = base;
     let schemas: Vec<Arc<TableSchema>> = capture.schemas().cloned().collect();
     let tables = bind_all(plan, &schemas)?;
+    warn_of_keys(plan, &schemas, status);
     let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name)?;
     for sink in &mut open {
         if sink.resumed == base.tick {
@@ -229,6 +230,7 @@ fn flow(
             resumed: sink.resumed,
             shared,
             status: status.clone(),
+            stop: stop.clone(),
         };
         let thread = std::thread::Builder::new()
             .name(format!("cdc-sink-{}", sink.name))
@@ -241,6 +243,7 @@ fn flow(
     let (frontier, committed) = watch::channel::<Tick>(started.base.tick);
     // what only worker 0 gets
     let source_end = Mutex::new(Some(SourceEnd {
+        first: started.base.tick + 1,
         from: from_driver,
         activator: activator.clone(),
         failure: failure.clone(),
@@ -444,7 +447,7 @@ fn new_job_id() -> String {
 }
 
 /// Every table that flows write now, by sink: checks on the way that no two source tables meet by accident.
-fn bind_all(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<Vec<(String, Arc<TargetTable>)>> {
+pub(crate) fn bind_all(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<Vec<(String, Arc<TargetTable>)>> {
     let mut tables = Vec::new();
     let mut owners: BTreeMap<(String, String), (usize, TableId)> = BTreeMap::new();
     for (index, flow) in plan.flows.iter().enumerate() {
@@ -478,6 +481,28 @@ fn bind_all(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<Vec<(String, Ar
         }
     }
     Ok(tables)
+}
+
+/// A stated key that does not hold the source's key may name several rows: then the last one written stays, and a
+/// delete of one deletes it. The user may know better, so it is told and done.
+fn warn_of_keys(plan: &Plan, schemas: &[Arc<TableSchema>], status: &StatusHandle) {
+    for flow in plan.flows.iter().filter(|f| f.key.is_some()) {
+        for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
+            let Ok(bound) = BoundFlow::bind(flow, schema) else { continue };
+            let stated: Vec<usize> =
+                bound.target().key.iter().filter_map(|&i| bound.passthrough()[i]).collect();
+            if schema.key().is_some_and(|key| !key.iter().all(|c| stated.contains(c))) {
+                status.notice(
+                    cdc_core::Diagnostic::warning(
+                        codes::KEY_CONFLICT,
+                        format!("the key of flow \"{}\" does not hold the key of table \"{}\"", flow.name, schema.id),
+                    )
+                    .note("rows of the source that agree in the stated key become one row at the target")
+                    .help("add the source's key columns to key (..), unless the stated ones are unique at the source"),
+                );
+            }
+        }
+    }
 }
 
 /// Several source tables in one target table must be told apart by a stated key.

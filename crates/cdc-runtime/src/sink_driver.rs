@@ -155,6 +155,8 @@ pub(crate) struct Committer {
     /// For sinks that cannot hold their progress: where bindings are noted before a commit.
     pub(crate) bindings: Option<Arc<Mutex<StateDir>>>,
     pub(crate) status: StatusHandle,
+    /// A run that is to stop does not try for ever.
+    pub(crate) stop: crate::job::Stop,
 }
 
 fn size_of_change(change: &TargetChange) -> usize {
@@ -406,6 +408,10 @@ impl Committer {
             match result {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_transient() && !group.lost && !self.shared.failure.is_set() => {
+                    if self.stop.is_told() {
+                        return Err(error
+                            .note("told to stop: not tried again; the target stands at the commit before"));
+                    }
                     self.sink.rollback();
                     prepared.clear();
                     let notice = error.diagnostic().clone();

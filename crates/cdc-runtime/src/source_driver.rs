@@ -58,12 +58,17 @@ pub(crate) const IN_FLIGHT: usize = 16 << 20;
 pub(crate) struct Port {
     pub(crate) from: mpsc::Receiver<Record>,
     pub(crate) activator: Arc<Mutex<Option<SyncActivator>>>,
+    pub(crate) first: Tick,
     pub(crate) failure: Arc<cdc_materialize::render::Failure>,
 }
 
 impl SourcePort for Port {
     fn connect(&mut self, activator: SyncActivator) {
         *self.activator.lock().unwrap_or_else(PoisonError::into_inner) = Some(activator);
+    }
+
+    fn first(&self) -> Tick {
+        self.first
     }
 
     fn poll(&mut self) -> Result<Option<Record>, ()> {

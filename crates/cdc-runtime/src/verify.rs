@@ -134,6 +134,8 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
     let mut conn = connect(&config).await?;
     let (structures, _) = cdc_mysql::capture::discover(&mut conn, &config).await?;
     let schemas: Vec<Arc<TableSchema>> = structures.tables().cloned().collect();
+    // what a run would refuse is no difference
+    crate::job::bind_all(plan, &schemas)?;
     for sink in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
         let Some(mut reader) = cdc_sinks::registry::reader(sink, &options.base)? else {
             report.skipped.push(sink.name.clone());

@@ -17,6 +17,9 @@ pub trait SourcePort: 'static {
     /// Called once, with what wakes the operator.
     fn connect(&mut self, activator: SyncActivator);
 
+    /// The first tick that will be given out: nothing of an earlier one will come.
+    fn first(&self) -> Tick;
+
     /// The next record; `Ok(None)` if there is none now, `Err(())` if there will never be one again.
     ///
     /// # Errors
@@ -44,6 +47,10 @@ pub(crate) fn source<'scope>(
             }
             // other workers give out nothing: without a capability they hold no frontier back
             let mut capability = port.is_some().then_some(capability);
+            // so that everybody knows at once which tick is the lowest one open, before any has ended
+            if let (Some(cap), Some(port)) = (&mut capability, &port) {
+                cap.downgrade(&port.first());
+            }
             let again = for_wake.activator_for(info.address.clone());
             move |output| {
                 let (Some(cap), Some(port)) = (&mut capability, &mut port) else { return };

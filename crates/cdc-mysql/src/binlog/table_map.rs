@@ -262,6 +262,12 @@ impl TableMap {
             && !key.iter().map(|&(i, _)| i).eq(schema.primary_key.iter().copied())
             // a key that our structure leaves out because of its prefix is no contradiction
             && !(schema.primary_key.is_empty() && key.iter().any(|&(_, prefix)| prefix > 0))
+            // without one the server tells the unique key that it has promoted
+            && !(schema.primary_key.is_empty()
+                && schema.unique_keys.iter().any(|u| {
+                    u.iter().all(|&c| !schema.columns[c].nullable)
+                        && key.iter().map(|&(i, _)| i).eq(u.iter().copied())
+                }))
         {
             let names = |indexes: &mut dyn Iterator<Item = usize>| {
                 let names: Vec<_> =
