@@ -217,35 +217,13 @@ impl LogReader {
     /// # Errors
     /// `LOG_POSITION` if the position's GTID set is malformed.
     pub fn new(config: Config, position: &Position, structures: TableStructures) -> Result<LogReader> {
-        let gtids = GtidSet::parse(&position.gtids)?;
         let point = LogPoint::new(position.file.clone(), position.offset);
-        Ok(LogReader {
-            config,
-            stream: None,
-            structures,
-            gtids,
-            boundary: point.clone(),
-            point,
-            rows_given: position.rows,
-            rows_to_skip: position.rows,
-            inside: position.rows > 0,
-            altered: false,
-            transaction: None,
-            passed_branches: HashSet::new(),
-            maps: HashMap::default(),
-            pending: VecDeque::new(),
-            payload_left: 0,
-            skip_until: None,
-            events: 0,
-            connecting: None,
-            server_uuid: None,
-            heard: Instant::now(),
-            asked: Instant::now(),
-            came: false,
-            version: 0,
-            described: false,
-            charsets_ensured: false,
-        })
+        let mut reader = LogReader::bare(config, point, structures);
+        reader.gtids = GtidSet::parse(&position.gtids)?;
+        reader.rows_given = position.rows;
+        reader.rows_to_skip = position.rows;
+        reader.inside = position.rows > 0;
+        Ok(reader)
     }
 
     /// A reader from a point of a file on: transactions that begin before it are passed over. The log is read

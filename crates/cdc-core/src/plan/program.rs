@@ -220,21 +220,7 @@ impl BoundFlow {
         if self.is_identity() {
             return Ok(Some(row.clone()));
         }
-        let mut registers: Vec<Value<'_>> = Vec::with_capacity(wanted + self.steps.len());
-        registers.extend(row.iter());
-        for step in &self.steps {
-            match step {
-                Step::Where(condition) => {
-                    if condition.eval_truth(&registers, meta)? != Some(true) {
-                        return Ok(None);
-                    }
-                }
-                Step::Compute(expr) => {
-                    let value = expr.eval(&registers, meta)?;
-                    registers.push(value);
-                }
-            }
-        }
+        let Some(registers) = run(&self.steps, row, wanted, meta)? else { return Ok(None) };
         if self.same_row {
             return Ok(Some(row.clone()));
         }
@@ -344,6 +330,31 @@ fn packed(push: impl FnOnce(&mut RowBuilder)) -> Row {
         push(builder);
         builder.finish()
     })
+}
+
+/// The registers of a row of `columns` values behind the steps; `None` if one of them leaves the row out.
+fn run<'r>(
+    steps: &'r [Step],
+    row: &'r Row,
+    columns: usize,
+    meta: &RowMeta<'r>,
+) -> Result<Option<Vec<Value<'r>>>> {
+    let mut registers: Vec<Value<'r>> = Vec::with_capacity(columns + steps.len());
+    registers.extend(row.iter());
+    for step in steps {
+        match step {
+            Step::Where(condition) => {
+                if condition.eval_truth(&registers, meta)? != Some(true) {
+                    return Ok(None);
+                }
+            }
+            Step::Compute(expr) => {
+                let value = expr.eval(&registers, meta)?;
+                registers.push(value);
+            }
+        }
+    }
+    Ok(Some(registers))
 }
 
 fn place_of(meta: &RowMeta<'_>) -> String {

@@ -1,11 +1,10 @@
 //! One operator of a flow, for a dataflow that shows each operator by itself.
 
-use super::{FlowOp, RowMeta, Shape, Step, located};
+use super::{FlowOp, RowMeta, Shape, Step, located, run};
 use crate::diagnostic::Diagnostic;
 use crate::error::Result;
 use crate::row::{Row, RowBuilder};
 use crate::schema::TableSchema;
-use crate::value::Value;
 use std::sync::Arc;
 
 /// One operator bound to the columns in front of it. A chain of them, one per operator of a flow, gives what
@@ -67,21 +66,7 @@ impl Stage {
     }
 
     fn output_of(&self, row: &Row, meta: &RowMeta<'_>) -> Result<Option<Row>> {
-        let mut registers: Vec<Value<'_>> = Vec::with_capacity(self.input.columns.len() + self.steps.len());
-        registers.extend(row.iter());
-        for step in &self.steps {
-            match step {
-                Step::Where(condition) => {
-                    if condition.eval_truth(&registers, meta)? != Some(true) {
-                        return Ok(None);
-                    }
-                }
-                Step::Compute(expr) => {
-                    let value = expr.eval(&registers, meta)?;
-                    registers.push(value);
-                }
-            }
-        }
+        let Some(registers) = run(&self.steps, row, self.input.columns.len(), meta)? else { return Ok(None) };
         if self.same_row {
             return Ok(Some(row.clone()));
         }
