@@ -152,7 +152,7 @@ pub(crate) struct Committer {
     /// Ticks up to here are at the target already.
     pub(crate) resumed: Tick,
     pub(crate) shared: Arc<SinkShared>,
-    /// For sinks that cannot hold their progress: where bindings are noted before a commit.
+    /// For sinks that cannot hold their progress: where bindings are noted before their ticks are written.
     pub(crate) bindings: Option<Arc<Mutex<StateDir>>>,
     pub(crate) status: StatusHandle,
     /// A run that is to stop does not try for ever.
@@ -215,6 +215,7 @@ impl Committer {
             }
             // None is "nothing at all", past everything
             let passed = frontiers.iter().map(|f| f.unwrap_or(Tick::MAX)).min().unwrap_or(0);
+            self.note(&pending, passed)?;
             while let Some(entry) = pending.first_entry() {
                 if *entry.key() >= passed || entry.get().binding.is_none() {
                     break;
@@ -254,6 +255,23 @@ impl Committer {
                 self.write_tick(part, &mut group, &mut prepared, &mut held_tables)?;
             }
         }
+    }
+
+    /// For a sink that cannot hold its progress: notes where the ticks end that are about to be written, before any of
+    /// them is. A crash may leave some where readers see them; those must come again under the same numbers, with
+    /// the same rows.
+    fn note(&self, pending: &BTreeMap<Tick, TickWork>, passed: Tick) -> Result<()> {
+        let Some(bindings) = &self.bindings else { return Ok(()) };
+        let due: Vec<(Tick, &Binding)> = pending
+            .iter()
+            .take_while(|(tick, _)| **tick < passed)
+            .map_while(|(tick, work)| work.binding.as_deref().map(|binding| (*tick, binding)))
+            .filter(|(tick, _)| *tick > self.resumed)
+            .collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        bindings.lock().unwrap_or_else(PoisonError::into_inner).note_bindings(&due)
     }
 
     fn take(
@@ -445,9 +463,6 @@ impl Committer {
         if self.shared.failure.is_set() {
             self.sink.rollback();
             return Ok(());
-        }
-        if let Some(bindings) = &self.bindings {
-            bindings.lock().unwrap_or_else(PoisonError::into_inner).note_binding(tick, &binding)?;
         }
         self.attempt(group, prepared, |this, _| this.sink.commit(tick, &binding))?;
         *group = Group { written: Vec::new(), bytes: 0, rows: 0, lost: false, last: None };

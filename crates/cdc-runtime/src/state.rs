@@ -197,11 +197,11 @@ impl StateDir {
         Ok(())
     }
 
-    /// Notes what a tick covers, before a sink that cannot hold it commits the tick.
+    /// Notes what ticks cover, before a sink that cannot hold it is given any of them.
     ///
     /// # Errors
     /// `STATE_UNREADABLE`.
-    pub fn note_binding(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
+    pub fn note_bindings(&mut self, ticks: &[(Tick, &Binding)]) -> Result<()> {
         let path = self.dir.join("bindings");
         let write = |slot: &mut Option<File>| -> std::io::Result<()> {
             let file = match slot {
@@ -215,8 +215,12 @@ impl StateDir {
                     file
                 }
             };
-            let body = serde_json::to_string(&(tick, binding)).map_err(std::io::Error::other)?;
-            writeln!(file, "{:08x} {body}", crc32fast::hash(body.as_bytes()))?;
+            let mut lines = String::new();
+            for tick in ticks {
+                let body = serde_json::to_string(tick).map_err(std::io::Error::other)?;
+                lines.push_str(&format!("{:08x} {body}\n", crc32fast::hash(body.as_bytes())));
+            }
+            file.write_all(lines.as_bytes())?;
             file.sync_data()
         };
         write(&mut self.bindings).map_err(|e| unusable(&path, "writing", &e))
@@ -370,22 +374,22 @@ mod tests {
         let mut state = StateDir::open(dir.path()).unwrap();
         assert!(state.bindings().unwrap().is_empty());
         let binding = Binding::default();
-        state.note_binding(7, &binding).unwrap();
-        state.note_binding(8, &binding).unwrap();
+        state.note_bindings(&[(7, &binding)]).unwrap();
+        state.note_bindings(&[(8, &binding)]).unwrap();
         assert_eq!(ticks(&state), [7, 8]);
         let path = dir.path().join("bindings");
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
         assert_eq!(ticks(&state), [7]);
         state.bindings = None;
-        state.note_binding(9, &binding).unwrap();
-        state.note_binding(4, &binding).unwrap();
+        state.note_bindings(&[(9, &binding)]).unwrap();
+        state.note_bindings(&[(4, &binding)]).unwrap();
         assert_eq!(ticks(&state), [4, 7, 9], "behind a torn line, in any order");
         state.trim_bindings(8).unwrap();
         assert_eq!(ticks(&state), [9]);
         state.trim_bindings(9).unwrap();
         assert!(state.bindings().unwrap().is_empty());
-        state.note_binding(10, &binding).unwrap();
+        state.note_bindings(&[(10, &binding)]).unwrap();
         assert_eq!(ticks(&state), [10]);
     }
 }
