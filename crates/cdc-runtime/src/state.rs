@@ -4,7 +4,7 @@
 //! state/
 //!   lock                 held (flock) for the whole run; holds host and process id for people
 //!   checkpoint-00000042  the last few; a line of header, then JSON
-//!   bindings             ticks that a sink without progress of its own has committed since
+//!   bindings             ticks given since to sinks without progress of their own, noted before they are written
 //! ```
 //!
 //! *A checkpoint is whole or not there.* It is written to a new file, fsynced, renamed, and the folder fsynced.

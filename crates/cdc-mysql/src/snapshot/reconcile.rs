@@ -260,11 +260,6 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
         number
     }
 
-    /// What a chunk's low watermark must hold; asked after the announcement, fixed until it is known.
-    pub fn must_hold(&self) -> &W {
-        &self.forgotten
-    }
-
     /// Is this low watermark good for the chunk? If so it is the chunk's, and the SELECT may begin.
     ///
     /// # Errors
@@ -394,11 +389,6 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
     /// True if touched has no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// The chunks in flight.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight.len()
     }
 }
 
