@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use cdc_testkit::servers::{Server, ServerOptions, remove_dir, target_dir, workspace_dir};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions, remove_dir, target_dir, workspace_dir};
 
 use crate::args::Args;
 use crate::child::{Cost, measure};
@@ -55,7 +55,7 @@ pub fn main(args: &mut Args) -> Result<()> {
     let program = args.value("--cdc")?;
     args.finish()?;
     let program = demo::program_or_build(program)?;
-    servers::ensure_mysql()?;
+    servers::ensure(ServerKind::MySql)?;
 
     let folder = target_dir().join("bench");
     fs::create_dir_all(&folder)?;

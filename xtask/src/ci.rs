@@ -26,7 +26,7 @@ pub fn main(args: &mut Args) -> Result<()> {
         timed("tidy", tidy::main)?;
     }
     if !skip_tests {
-        timed("server", servers::ensure_mysql)?;
+        timed("servers", servers::ensure_all)?;
         tests(&runner_args)?;
     }
     say!("== all passed in {:.0} s", start.elapsed().as_secs_f64());

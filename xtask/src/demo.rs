@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use cdc_testkit::servers::{Server, ServerOptions, remove_dir, target_dir, workspace_dir};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions, remove_dir, target_dir, workspace_dir};
 
 use crate::args::Args;
 use crate::child::Guarded;
@@ -20,8 +20,9 @@ const PIPELINE: &str = "examples/shop.cdc";
 /// How long a run may take to catch up before the demo gives up on it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// `cargo xtask demo [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]`
+/// `cargo xtask demo [--server SERVER] [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]`
 pub fn main(args: &mut Args) -> Result<()> {
+    let kind = args.value("--server")?.map_or(Ok(ServerKind::default()), |name| name.parse())?;
     let rows = args.number("--rows", 20_000)?.max(100);
     let keep = args.flag("--keep");
     let program = args.value("--cdc")?;
@@ -29,16 +30,16 @@ pub fn main(args: &mut Args) -> Result<()> {
     args.finish()?;
     ensure!(workspace_dir().join(&pipeline).exists(), "{pipeline} is not there");
     let program = program_or_build(program)?;
-    servers::ensure_mysql()?;
+    servers::ensure(kind)?;
 
     let folder = target_dir().join("demo");
     remove_dir(&folder)?;
     fs::create_dir_all(&folder)?;
     let start = Instant::now();
-    let server = Server::start(ServerOptions::default())?;
-    say!("== a MySQL server on port {}, {:.1} s", server.port(), start.elapsed().as_secs_f64());
+    let server = Server::start(ServerOptions::of(kind))?;
+    say!("== a {kind} server on port {}, {:.1} s", server.port(), start.elapsed().as_secs_f64());
     let start = Instant::now();
-    server.sql(&shop(rows))?;
+    server.sql(&shop(kind, rows))?;
     say!("== {} in database shop, {:.1} s", counts(&server)?, start.elapsed().as_secs_f64());
 
     let demo = Demo { program, pipeline, port: server.port(), folder };
@@ -154,8 +155,9 @@ fn counts(server: &Server) -> Result<String> {
 }
 
 /// The shop and its first rows, drawn from row numbers so that every demo is the same.
-fn shop(rows: u64) -> String {
+fn shop(kind: ServerKind, rows: u64) -> String {
     let (customers, products) = (rows / 10, rows / 50 + 1);
+    let most_rounds = if kind.is_mariadb() { "max_recursive_iterations" } else { "cte_max_recursion_depth" };
     format!(
         "\
 CREATE DATABASE shop CHARACTER SET utf8mb4;
@@ -190,7 +192,7 @@ CREATE TABLE orders (
   message VARCHAR(200) NULL,
   KEY (customer_id)
 );
-SET SESSION cte_max_recursion_depth = {rows};
+SET SESSION {most_rounds} = {rows};
 INSERT INTO customers (name, email, tier, credit, settings, created_at)
   WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {customers})
   SELECT CONCAT(ELT(1 + n % 6, 'Ann', 'Zoë', 'Jörg', 'Łukasz', '美咲', 'Иван'), ' ', n),
@@ -269,13 +271,15 @@ mod tests {
 
     #[test]
     fn the_shop_opens_and_its_days_change_it() -> Result<()> {
-        let server = Server::start(ServerOptions::default())?;
-        server.sql(&shop(1000))?;
-        assert_eq!(counts(&server)?, "100 customers, 21 products, 1000 orders");
-        (0..5).try_for_each(|round| server.sql(&changes(round, 1000)).map(drop))?;
-        server.sql(ALTER)?;
-        server.sql(&changes(5, 1000))?;
-        assert!(counts(&server)?.starts_with("94 customers, 21 products, "));
+        for kind in ServerKind::ALL {
+            let server = Server::start(ServerOptions::of(kind))?;
+            server.sql(&shop(kind, 2000))?;
+            assert_eq!(counts(&server)?, "200 customers, 41 products, 2000 orders", "{kind}");
+            (0..5).try_for_each(|round| server.sql(&changes(round, 2000)).map(drop))?;
+            server.sql(ALTER)?;
+            server.sql(&changes(5, 2000))?;
+            assert!(counts(&server)?.starts_with("194 customers, 41 products, "), "{kind}");
+        }
         Ok(())
     }
 }

@@ -21,12 +21,13 @@ usage: cargo xtask TASK
   ci                  the same
   tidy                which crate depends on which, no stray paths, no large files
   demo                copy a shop while it is open, and compare every row: [--rows N] [--keep]
-                      [--cdc PROGRAM] [--pipeline FILE]
+                      [--server mysql|mariadb|mariadb-11.8] [--cdc PROGRAM] [--pipeline FILE]
   bench               speed against the server's own programs, into target/bench: [--quick]
                       [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
                       [--only NAME] [--cdc PROGRAM]
-  servers             fetch a MySQL server into target/servers (Debian), or find one
-  servers up          run one until Ctrl-C: [--port N] [--datadir DIR]
+  servers             fetch MySQL and MariaDB servers into target/servers (Debian), or find them:
+                      [mysql] [mariadb-10.11] [mariadb-11.8]
+  servers up          run one until Ctrl-C: [--kind SERVER] [--port N] [--datadir DIR]
 ";
 
 /// Prints a line for the person at the terminal.

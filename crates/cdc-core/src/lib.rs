@@ -10,6 +10,7 @@
 //!
 //! Feature `serde`: the event types, positions and schemas can be serialised.
 
+pub mod address;
 pub mod catalog;
 pub mod connector;
 pub mod diagnostic;

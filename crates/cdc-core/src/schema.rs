@@ -192,7 +192,7 @@ pub enum ColumnType {
     Decimal {
         /// Digits in all, 1 to 65.
         precision: u8,
-        /// Digits after the dot, 0 to 30.
+        /// Digits after the dot, 0 to 30; 0 to 38 on MariaDB.
         scale: u8,
         /// UNSIGNED.
         unsigned: bool,
@@ -293,9 +293,15 @@ pub enum ColumnType {
     },
     /// VECTOR(dimensions).
     Vector {
-        /// The most floats a value may have.
+        /// The most floats a value may have; on MariaDB all have so many.
         dimensions: u32,
     },
+    /// MariaDB's UUID; a value is its text, see [`crate::address`].
+    Uuid,
+    /// MariaDB's INET4; a value is its text.
+    Inet4,
+    /// MariaDB's INET6; a value is its text.
+    Inet6,
 }
 
 impl ColumnType {
@@ -370,6 +376,9 @@ impl fmt::Display for ColumnType {
             ColumnType::Json => f.write_str("json"),
             ColumnType::Geometry { kind, .. } => f.write_str(kind),
             ColumnType::Vector { dimensions } => write!(f, "vector({dimensions})"),
+            ColumnType::Uuid => f.write_str("uuid"),
+            ColumnType::Inet4 => f.write_str("inet4"),
+            ColumnType::Inet6 => f.write_str("inet6"),
         }
     }
 }

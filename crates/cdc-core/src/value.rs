@@ -34,7 +34,7 @@ pub enum Value<'a> {
     Decimal(Cow<'a, str>),
     /// DATE, zero and partly zero dates included.
     Date(Date),
-    /// TIME, from -838:59:59.000000 to 838:59:59.000000.
+    /// TIME, from -838:59:59.000000 to 838:59:59.000000; on MariaDB from -838:59:59.999999 to 838:59:59.999999.
     Time(Time),
     /// DATETIME: digits on a calendar, no time zone.
     DateTime(DateTime),
@@ -59,6 +59,7 @@ pub enum Value<'a> {
         labels: Cow<'a, str>,
     },
     /// CHAR (trailing spaces removed, as the server gives it out), VARCHAR, the TEXT family; as UTF-8.
+    /// MariaDB's UUID, INET4 and INET6 in the text that the server prints.
     Text(Cow<'a, str>),
     /// BINARY (padded to its length), VARBINARY, the BLOB family.
     Bytes(Cow<'a, [u8]>),

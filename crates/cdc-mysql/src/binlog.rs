@@ -14,21 +14,23 @@
 //! changes as were given out are passed over. So nothing is lost or doubled wherever the connection broke.
 //!
 //! *Cancel safety.* The future of [`LogReader::next`] may be dropped at any point, and is, many times a second: it
-//! waits for a connection, which a task of its own opens and a field holds, and for the stream's next event; the time
-//! since the last event is a field too. All other state changes after a wait happen before it returns. (It also waits to
-//! connect, and for conversion tables of character sets that a DDL has brought: when everything that was read is
-//! given out and no event is held, so both are begun again.)
+//! waits for a connection, and for conversion tables of character sets that a DDL has brought, which tasks of their own
+//! get and fields hold; and for the stream's next event; the time since the last event is a field too. All other state
+//! changes after a wait happen before it returns.
 
 mod dump;
 pub mod event;
 pub mod rows;
 pub mod table_map;
+mod versioned;
 
 use crate::charsets;
 use crate::config::Config;
 use crate::conn::{connect, query_error};
 use crate::ddl;
 use crate::gtid::{Gtid, GtidSet};
+use crate::server::Server;
+use crate::snapshot::watermark::Mark;
 use crate::structure::TableStructures;
 use cdc_core::event::{Op, Origin};
 use cdc_core::position::Position;
@@ -43,6 +45,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table_map::TableMap;
+use versioned::RowsOfNow;
 
 /// How often a quiet server tells where it stands.
 const HEARTBEAT: Duration = Duration::from_millis(250);
@@ -54,7 +57,7 @@ const SILENCE: Duration = Duration::from_secs(20);
 const ABSENT: Duration = Duration::from_secs(2);
 
 /// A point of the log of one server; ordered.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct LogPoint {
     /// The file.
     pub file: Arc<str>,
@@ -104,6 +107,8 @@ pub enum LogItem {
     Rows {
         /// The transaction.
         gtid: Gtid,
+        /// The same, for watermarks.
+        mark: Mark,
         /// The table's shape.
         schema: Arc<TableSchema>,
         /// Where they come from.
@@ -113,8 +118,8 @@ pub enum LogItem {
     },
     /// A statement changed a captured table.
     Schema {
-        /// The transaction.
-        gtid: Gtid,
+        /// The same as of its rows.
+        mark: Mark,
         /// Where it comes from.
         origin: Arc<Origin>,
         /// The statement.
@@ -136,7 +141,12 @@ pub enum LogItem {
 }
 
 enum Mapped {
-    Captured { schema: Arc<TableSchema>, decoder: Box<RowDecoder> },
+    Captured {
+        schema: Arc<TableSchema>,
+        decoder: Box<RowDecoder>,
+        /// Of a system-versioned table.
+        of_now: Option<RowsOfNow>,
+    },
     Ignored,
 }
 
@@ -147,11 +157,14 @@ struct CachedMap {
 
 struct Transaction {
     gtid: Gtid,
+    mark: Mark,
     origin: Arc<Origin>,
     /// Row changes of captured tables seen so far, given out or passed over.
     rows: u64,
     /// Inside BEGIN .. COMMIT; a DDL outside it is a transaction of its own.
     begun: bool,
+    /// Its statement has none: an ALTER of MariaDB that begins or is given up.
+    no_effect: bool,
     /// Of XA START: the branch, as its later statements name it.
     branch: Option<String>,
     /// Its statement has changed the structures.
@@ -187,18 +200,19 @@ pub struct LogReader {
     events: u64,
     /// A connection on its way.
     connecting: Option<tokio::task::JoinHandle<Result<dump::Opened>>>,
-    server_uuid: Option<String>,
+    /// Of the last connection.
+    server: Option<Server>,
     /// When the last event had come, and when one was last asked for.
     heard: Instant,
     asked: Instant,
     /// One has come since.
     came: bool,
-    /// Of the server, once connected: how its DDL is to be read.
-    version: u32,
     /// This connection has sent its format description.
     described: bool,
     /// The conversion tables of all structures' character sets are there.
     charsets_ensured: bool,
+    /// They are being asked for.
+    asking_charsets: Option<tokio::task::JoinHandle<Result<()>>>,
 }
 
 /// What a start by file or by time passes over: transactions that begin before this.
@@ -286,13 +300,13 @@ impl LogReader {
             skip_until: None,
             events: 0,
             connecting: None,
-            server_uuid: None,
+            server: None,
             heard: Instant::now(),
             asked: Instant::now(),
             came: false,
-            version: 0,
             described: false,
             charsets_ensured: false,
+            asking_charsets: None,
         }
     }
 
@@ -363,15 +377,13 @@ impl LogReader {
         let opening = self.connecting.get_or_insert_with(|| tokio::spawn(wanted.open()));
         let opened = opening.await;
         self.connecting = None;
-        let opened = opened.map_err(|e| {
-            Error::definite(codes::INTERNAL, format!("the task that opens the log failed: {e}"))
-        })??;
-        self.version = opened.version;
-        if self.server_uuid.as_ref().is_some_and(|known| *known != opened.server_uuid) {
+        let opened = opened.map_err(|e| task_failed("opens the log", &e))??;
+        if self.server.as_ref().is_some_and(|known| known.id != opened.server.id) {
             // another server's files have nothing to do with those before
             self.point = LogPoint::default();
+            self.boundary = LogPoint::default();
         }
-        self.server_uuid = Some(opened.server_uuid);
+        self.server = Some(opened.server);
         self.stream = Some(opened.stream);
         self.described = false;
         self.heard = Instant::now();
@@ -379,8 +391,13 @@ impl LogReader {
     }
 
     /// The server that the log was last read from.
-    pub fn server_uuid(&self) -> Option<&str> {
-        self.server_uuid.as_deref()
+    pub fn server(&self) -> Option<&Server> {
+        self.server.as_ref()
+    }
+
+    /// The point behind the last whole transaction given out, or behind what was passed over since.
+    pub fn boundary(&self) -> &LogPoint {
+        &self.boundary
     }
 
     /// A start by file whose file has not told the GTIDs before it yet; afterwards GTIDs say where we are.
@@ -427,16 +444,22 @@ impl LogReader {
         }
     }
 
-    /// Once for the structures that it began with, and after every DDL; a connection only if a table is missing.
+    /// Once for the structures that it began with, and after every DDL; a connection only if a table is missing. A
+    /// task of its own asks, as of the stream's connection.
     async fn ensure_charsets(&mut self) -> Result<()> {
-        if !self.charsets_ensured {
-            if !charsets::missing(self.structures.tables()).is_empty() {
-                let mut conn = connect(&self.config).await?;
-                charsets::ensure(&mut conn, self.structures.tables()).await?;
-                let _ = conn.disconnect().await;
-            }
-            self.charsets_ensured = true;
+        if self.charsets_ensured {
+            return Ok(());
         }
+        if !charsets::missing(self.structures.tables()).is_empty() {
+            let asking = self.asking_charsets.get_or_insert_with(|| {
+                let (config, tables) = (self.config.clone(), self.structures.tables().cloned().collect());
+                tokio::spawn(load_charsets(config, tables))
+            });
+            let asked = asking.await;
+            self.asking_charsets = None;
+            asked.map_err(|e| task_failed("reads conversion tables", &e))??;
+        }
+        self.charsets_ensured = true;
         Ok(())
     }
 
@@ -453,7 +476,9 @@ impl LogReader {
                 self.inside = false;
                 self.boundary = self.point.clone();
             }
-            LogItem::Moved => self.boundary = self.point.clone(),
+            // a stream begins at the beginning of a file, in front of what was given out
+            LogItem::Moved if self.point.has_reached(&self.boundary) => self.boundary = self.point.clone(),
+            LogItem::Moved => {}
             LogItem::Schema { .. } => self.inside = true,
         }
         Some(item)
@@ -462,6 +487,15 @@ impl LogReader {
     fn stream_error(&self, error: mysql_async::Error) -> Error {
         if let mysql_async::Error::Server(e) = &error {
             let text = e.message.to_lowercase();
+            if e.code == 1236 && text.contains("which is not in the master's binlog") {
+                return Error::definite(
+                    codes::SERVER_CHANGED,
+                    format!("the server does not have transactions that were read before: {}", e.message),
+                )
+                .note(format!("we stand at {}", self.position()))
+                .note("it is another server, one that was reset, or a replica that is behind")
+                .help("let the server catch up, or name the right one in url");
+            }
             if e.code == 1236 && (text.contains("purged") || text.contains("could not find first log")) {
                 return Error::definite(codes::LOG_PURGED, format!("the log we need is gone: {}", e.message))
                     .note(format!("we stand at {}", self.position()))
@@ -526,7 +560,11 @@ impl LogReader {
             | kind::RAND
             | kind::USER_VAR
             | kind::TRANSACTION_CONTEXT
-            | kind::VIEW_CHANGE => {}
+            | kind::VIEW_CHANGE
+            // MariaDB; an encrypted log is sent in the clear
+            | kind::ANNOTATE_ROWS
+            | kind::BINLOG_CHECKPOINT
+            | kind::START_ENCRYPTION => {}
             kind::HEARTBEAT | kind::HEARTBEAT_V2 => {
                 if self.at_boundary() {
                     self.pending.push_back(LogItem::Moved);
@@ -538,36 +576,37 @@ impl LogReader {
                     self.gtids = event::previous_gtids(body).map_err(|w| self.corrupt(w))?;
                 }
             }
+            kind::GTID_LIST => {
+                if self.skip_until.is_some() && self.gtids.is_empty() {
+                    self.gtids = event::gtid_list(body).map_err(|w| self.corrupt(w))?;
+                }
+            }
             kind::ANONYMOUS_GTID => {
                 return Err(Error::definite(codes::SETTING_WRONG, "the log holds a transaction without a GTID")
                     .note(self.here())
                     .help("SET PERSIST gtid_mode = ON (step by step, see the manual), and start behind this position"));
             }
             kind::GTID | kind::GTID_TAGGED => {
-                if let Some(open) = &self.transaction {
-                    return Err(self.corrupt(format!("transaction {} has no end", open.gtid)));
-                }
                 let (gtid, micros) = event::gtid(event).map_err(|w| self.corrupt(w))?;
-                let origin = Origin {
-                    timestamp_micros: micros.unwrap_or(i64::from(header.timestamp) * 1_000_000),
-                    gtid: gtid.to_string().into(),
-                    file: self.point.file.clone(),
-                    offset: self.point.offset.saturating_sub(u64::from(header.size)),
-                    snapshot: false,
-                };
-                self.transaction = Some(Transaction {
-                    gtid,
-                    origin: Arc::new(origin),
-                    rows: 0,
-                    begun: false,
-                    branch: None,
-                    altered: false,
-                });
+                self.begin(&header, gtid, micros)?;
+            }
+            kind::DOMAIN_GTID => {
+                let begins = event::domain_gtid(&header, body).map_err(|w| self.corrupt(w))?;
+                self.begin(&header, begins.gtid, None)?;
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.begun = !begins.standalone;
+                    transaction.branch = begins.prepares.as_deref().map(branch_name);
+                    transaction.no_effect = begins.no_effect;
+                }
             }
             kind::TRANSACTION_PAYLOAD => {
                 self.payload_left = event::payload_size(body).map_err(|w| self.corrupt(w))?;
             }
-            kind::QUERY => self.handle_query(event)?,
+            kind::QUERY => self.handle_query(body)?,
+            kind::QUERY_COMPRESSED => {
+                let plain = event::plain_query(body).map_err(|w| self.corrupt(w))?;
+                self.handle_query(&plain)?;
+            }
             kind::XID => self.commit()?,
             kind::XA_PREPARE => {
                 // one prepared before the start is told at its commit
@@ -593,6 +632,19 @@ impl LogReader {
             | kind::WRITE_ROWS
             | kind::UPDATE_ROWS
             | kind::DELETE_ROWS => self.handle_rows(header.kind, body)?,
+            kind::WRITE_ROWS_COMPRESSED_V1
+            | kind::UPDATE_ROWS_COMPRESSED_V1
+            | kind::DELETE_ROWS_COMPRESSED_V1
+            | kind::WRITE_ROWS_COMPRESSED
+            | kind::UPDATE_ROWS_COMPRESSED
+            | kind::DELETE_ROWS_COMPRESSED => {
+                if !self.skipping()
+                    && let Some((kind, plain)) =
+                        rows::decompress(header.kind, body).map_err(|e| e.note(self.here()))?
+                {
+                    self.handle_rows(kind, &plain)?;
+                }
+            }
             kind::PARTIAL_UPDATE_ROWS => {
                 let table = event::rows_table_id(body).map_err(|w| self.corrupt(w))?;
                 let ignored =
@@ -623,6 +675,47 @@ impl LogReader {
         if inner && self.payload_left == 0 && self.transaction.is_some() {
             return Err(self.corrupt("a compressed transaction ended without a commit"));
         }
+        Ok(())
+    }
+
+    /// A transaction begins with this event.
+    fn begin(&mut self, header: &Header, gtid: Gtid, micros: Option<i64>) -> Result<()> {
+        if let Some(open) = &self.transaction {
+            return Err(self.corrupt(format!("transaction {} has no end", open.gtid)));
+        }
+        let mark = match &gtid {
+            Gtid::MySql { .. } => Mark::Gtid(gtid.clone()),
+            Gtid::MariaDb { domain, .. } => {
+                if self.gtids.contains(&gtid) {
+                    let last = self.gtids.last_of(*domain).map_or(String::new(), |last| last.to_string());
+                    return Err(Error::definite(
+                        codes::LOG_POSITION,
+                        format!("transaction {gtid} stands behind {last} in the log: the numbers of its domain do not rise"),
+                    )
+                    .note(self.here())
+                    .note("a position in such a log does not say what was read")
+                    .help("SET GLOBAL gtid_strict_mode = ON, and give each server that is written to a gtid_domain_id of its own; then copy the tables anew"));
+                }
+                Mark::Point(self.point.clone())
+            }
+        };
+        let origin = Origin {
+            timestamp_micros: micros.unwrap_or(i64::from(header.timestamp) * 1_000_000),
+            gtid: gtid.to_string().into(),
+            file: self.point.file.clone(),
+            offset: self.point.offset.saturating_sub(u64::from(header.size)),
+            snapshot: false,
+        };
+        self.transaction = Some(Transaction {
+            gtid,
+            mark,
+            origin: Arc::new(origin),
+            rows: 0,
+            begun: false,
+            no_effect: false,
+            branch: None,
+            altered: false,
+        });
         Ok(())
     }
 
@@ -683,8 +776,8 @@ impl LogReader {
         Ok(())
     }
 
-    fn handle_query(&mut self, event: &Event) -> Result<()> {
-        let query = event::query(event).map_err(|w| self.corrupt(w))?;
+    fn handle_query(&mut self, body: &[u8]) -> Result<()> {
+        let query = event::query(body).map_err(|w| self.corrupt(w))?;
         if self.transaction.is_none() {
             return Err(self.corrupt("a statement outside a transaction"));
         }
@@ -740,7 +833,9 @@ impl LogReader {
         // A statement. CREATE TABLE .. SELECT goes on with rows; any other DDL outside BEGIN is a whole transaction.
         let whole = !transaction.begun && !query.starts_transaction;
         transaction.begun |= query.starts_transaction;
-        self.statement(&query)?;
+        if !transaction.no_effect {
+            self.statement(&query)?;
+        }
         if whole { self.commit() } else { Ok(()) }
     }
 
@@ -753,7 +848,8 @@ impl LogReader {
             // Before the start. The structures are the present ones, which have seen it.
             return Ok(());
         }
-        let context = query.context(self.version);
+        let Some(server) = self.server.as_ref().map(Server::context) else { return Ok(()) };
+        let context = query.context(&server);
         let quote = |text: &str| {
             let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
             if text.chars().count() <= 400 {
@@ -763,7 +859,12 @@ impl LogReader {
             }
         };
         match ddl::parse(query.text, &context, &self.structures) {
-            ddl::Outcome::Changes { changes, facts } => {
+            ddl::Outcome::Changes { mut changes, mut facts } => {
+                if query.error != 0 {
+                    // MariaDB's CREATE OR REPLACE has dropped the old table before it failed (measured)
+                    changes.retain(|change| matches!(change, SchemaChange::DropTable { .. }));
+                    facts.clear();
+                }
                 self.schema_changes(query, changes)?;
                 self.structures.learn(&facts);
                 Ok(())
@@ -801,7 +902,7 @@ impl LogReader {
         }
         let Some(transaction) = self.transaction.as_mut() else { return Ok(()) };
         transaction.altered = true;
-        let (gtid, origin) = (transaction.gtid.clone(), transaction.origin.clone());
+        let (mark, origin) = (transaction.mark.clone(), transaction.origin.clone());
         let mut groups: Vec<(TableId, Vec<SchemaChange>)> = Vec::new();
         for change in changes {
             let table = change.table().clone();
@@ -859,7 +960,7 @@ impl LogReader {
                 .unwrap_or_else(|| table.clone());
             let after = self.structures.get(&now).cloned();
             self.pending.push_back(LogItem::Schema {
-                gtid: gtid.clone(),
+                mark: mark.clone(),
                 origin: origin.clone(),
                 statement: query.text.into(),
                 changes,
@@ -884,7 +985,7 @@ impl LogReader {
         // names first: a table that is not captured may have types that are not known
         let (_, database, name) = TableMap::parse_names(body).map_err(|e| e.note(self.here()))?;
         let table = TableId::new(database, name);
-        let mapped = if self.captured(&table) {
+        let mapped = if self.captured(&table) && !self.structures.is_sequence(&table) {
             let Some(schema) = self.structures.get(&table).cloned() else {
                 return Err(Error::definite(
                     codes::STRUCTURE_UNKNOWN,
@@ -894,9 +995,14 @@ impl LogReader {
                 .help("start where the table's present structure was in force, or copy the tables anew"));
             };
             let map = TableMap::parse(body).map_err(|e| e.note(self.here()))?;
+            let stored = self.structures.versioning(&table).and_then(|v| versioned::as_stored(&schema, v));
+            let (stored, of_now) = match stored {
+                Some((stored, of_now)) => (stored, Some(of_now)),
+                None => (schema.clone(), None),
+            };
             // checks that the structure fits
-            let decoder = RowDecoder::new(&map, &schema).map_err(|e| e.note(self.here()))?;
-            Mapped::Captured { schema, decoder: Box::new(decoder) }
+            let decoder = RowDecoder::new(&map, &stored).map_err(|e| e.note(self.here()))?;
+            Mapped::Captured { schema, decoder: Box::new(decoder), of_now }
         } else {
             Mapped::Ignored
         };
@@ -919,7 +1025,7 @@ impl LogReader {
             }
             return Err(self.corrupt("row changes of a table that no table map announced"));
         };
-        let Mapped::Captured { schema, decoder } = &cached.mapped else { return Ok(()) };
+        let Mapped::Captured { schema, decoder, of_now } = &cached.mapped else { return Ok(()) };
         if !event.has_all_columns() {
             return Err(Error::definite(
                 codes::PARTIAL_IMAGE,
@@ -936,14 +1042,22 @@ impl LogReader {
         let mut changes = Vec::with_capacity((body.len() / 64).clamp(1, 128));
         for row in decoder.rows(&event) {
             let (before, after) = row.map_err(|e| e.note(place(&self.point, Some(transaction))))?;
+            let change = match of_now {
+                None => RowChange { op, before, after },
+                Some(of_now) => match of_now.change(before, after) {
+                    Some(change) => change,
+                    None => continue,
+                },
+            };
             transaction.rows += 1;
             if transaction.rows > self.rows_to_skip {
-                changes.push(RowChange { op, before, after });
+                changes.push(change);
             }
         }
         if !changes.is_empty() {
             self.pending.push_back(LogItem::Rows {
                 gtid: transaction.gtid.clone(),
+                mark: transaction.mark.clone(),
                 schema: schema.clone(),
                 origin: transaction.origin.clone(),
                 changes,
@@ -953,9 +1067,25 @@ impl LogReader {
     }
 }
 
+async fn load_charsets(config: Config, tables: Vec<Arc<TableSchema>>) -> Result<()> {
+    let mut conn = connect(&config).await?;
+    charsets::ensure(&mut conn, &tables).await?;
+    let _ = conn.disconnect().await;
+    Ok(())
+}
+
+fn task_failed(what: &str, error: &tokio::task::JoinError) -> Error {
+    Error::definite(codes::INTERNAL, format!("the task that {what} failed: {error}"))
+}
+
 /// The branch that a statement of XA names: what follows its two words.
 fn branch_of(statement: &str) -> String {
-    statement.split_whitespace().skip(2).collect::<Vec<_>>().join(" ").replace(' ', "")
+    branch_name(&statement.split_whitespace().skip(2).collect::<String>())
+}
+
+/// One spelling of a branch's name: its parts are hexadecimal.
+fn branch_name(text: &str) -> String {
+    text.to_ascii_lowercase()
 }
 
 /// Where we are, for messages.

@@ -16,10 +16,12 @@ use crate::binlog::rows::KeyExtractor;
 use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil, is_user_database};
 use crate::config::{Config, StartMode};
 use crate::conn::{connect, query_error, query_value, server_code};
-use crate::gtid::{Gtid, GtidSet};
+use crate::gtid::GtidSet;
+use crate::server::Server;
 use crate::snapshot::chunk::{self, ChunkError, ChunkJob, ChunkKey, ChunkRows, KeyRange};
 use crate::snapshot::reconcile::{ChunkNumber, Mended, NotYet, Reconciler, RowEvent, TableNumber};
 use crate::snapshot::splitter::{self, Split, SplitJob};
+use crate::snapshot::watermark::{self, Mark, Watermark};
 use crate::structure::TableStructures;
 use crate::{charsets, ddl, preflight};
 use cdc_core::event::{Op, Origin};
@@ -83,7 +85,7 @@ pub enum CaptureItem {
 /// What a restart goes on from.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct CaptureState {
-    /// The server the position belongs to.
+    /// The server the position belongs to: [`Server::id`].
     pub server_uuid: String,
     /// Everything before it has been given out.
     pub position: Position,
@@ -171,7 +173,7 @@ enum Reply {
 enum Message {
     Low {
         chunk: ChunkNumber,
-        low: GtidSet,
+        low: Watermark,
         reply: oneshot::Sender<Reply>,
     },
     Done {
@@ -201,11 +203,11 @@ const MOVED_LIMIT: u32 = 20;
 /// A source.
 pub struct Capture {
     config: Config,
-    server_uuid: String,
+    server: Server,
     log: LogReader,
     tables: BTreeMap<TableId, Table>,
     next_number: TableNumber,
-    reconciler: Reconciler<Gtid, GtidSet>,
+    reconciler: Reconciler<Mark, Watermark>,
     idle: Vec<Conn>,
     reading: BTreeMap<ChunkNumber, TableId>,
     read: BTreeMap<ChunkNumber, ReadChunk>,
@@ -257,18 +259,22 @@ pub struct Discovery {
 /// `NO_TABLES`, `NO_KEY`, `GRANT_MISSING`, `TYPE_UNSUPPORTED`; those of the connection.
 pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructures, Discovery)> {
     let doing = "looking for tables";
-    let rows: Vec<(Vec<u8>, Vec<u8>)> = conn
+    let rows: Vec<(Vec<u8>, Vec<u8>, String)> = conn
         .query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE' \
-             ORDER BY TABLE_SCHEMA, TABLE_NAME",
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES \
+             WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') ORDER BY TABLE_SCHEMA, TABLE_NAME",
         )
         .await
         .map_err(|e| query_error(e, doing))?;
-    let all: Vec<TableId> = rows
+    let named = |(database, table, ty): &(Vec<u8>, Vec<u8>, String)| {
+        (TableId::new(String::from_utf8_lossy(database), String::from_utf8_lossy(table)), ty == "SEQUENCE")
+    };
+    let (sequences, all): (Vec<_>, Vec<_>) = rows
         .iter()
-        .map(|(d, t)| TableId::new(String::from_utf8_lossy(d), String::from_utf8_lossy(t)))
-        .filter(|t| is_user_database(&t.database))
-        .collect();
+        .map(named)
+        .filter(|(id, _)| is_user_database(&id.database))
+        .partition(|(_, is_sequence)| *is_sequence);
+    let all: Vec<TableId> = all.into_iter().map(|(id, _)| id).collect();
     let mut discovery = Discovery::default();
     for pattern in config.tables.unmatched(&all) {
         discovery.notices.push(
@@ -297,8 +303,7 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
             .help(format!("check tables = [..]; or: GRANT SELECT ON db.* TO '{}'@'%'", config.account())));
     }
     let mut structures = TableStructures::new();
-    let (a, b, c) = conn.server_version();
-    let context = ddl::Context::mysql(u32::from(a) * 10_000 + u32::from(b) * 100 + u32::from(c));
+    let context = Server::ask(conn).await?.context();
     let charsets: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> = conn
         .query("SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA")
         .await
@@ -307,6 +312,9 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         structures.set_database(text(&database), Charset::new(text(&charset), text(&collation)));
     }
+    for (sequence, _) in sequences {
+        structures.set_sequence(sequence, true);
+    }
     for table in captured {
         let Some(definition) = structure_of(conn, &table, &context, &structures).await? else { continue };
         if definition.schema.key().is_none() {
@@ -314,7 +322,7 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
                 .note("a table without a key is a multiset, which this version does not copy")
                 .help(format!("ALTER TABLE {table} ADD COLUMN id BIGINT AUTO_INCREMENT PRIMARY KEY; or leave it out: tables = [.., \"!{table}\"]; a flow's `key` cannot replace it yet")));
         }
-        discovery.tables.push(structures.insert(definition.schema, definition.indexes));
+        discovery.tables.push(structures.insert_definition(definition));
     }
     charsets::ensure(conn, structures.tables()).await?;
     Ok((structures, discovery))
@@ -373,10 +381,9 @@ impl Capture {
                 )
                 .help("start again when no ALTER TABLE runs"));
             }
-            let executed = chunk::executed(&mut conn).await?;
-            let written = chunk::written_end(&mut conn).await?;
+            let (executed, written) = watermark::start(&mut conn, &server).await?;
             let (structures, discovery) = discover(&mut conn, &config).await?;
-            let after = chunk::written_end(&mut conn).await?;
+            let after = watermark::written_end(&mut conn, &server).await?;
             let copy = matches!(config.start, StartMode::Initial | StartMode::Snapshot);
             let log = match &config.start {
                 StartMode::Initial | StartMode::Snapshot | StartMode::Latest => {
@@ -416,7 +423,7 @@ impl Capture {
             } else {
                 Vec::new()
             };
-            let mut capture = Capture::assemble(config, server.uuid, log, copying)?;
+            let mut capture = Capture::assemble(config, server, log, copying)?;
             capture.out.extend(discovery.notices.into_iter().map(CaptureItem::Notice));
             if !copy {
                 // anything wrong with the position is told at once
@@ -434,6 +441,10 @@ impl Capture {
         let mut conn = connect(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
         preflight::ensure(&checks)?;
+        if server.is_mariadb() && !state.copying.is_empty() && server.id != state.server_uuid {
+            // low watermarks are points of one server's log
+            return Err(moved_while_copying(&server.id, &state.server_uuid));
+        }
         let log = LogReader::resume_skipping(
             config.clone(),
             &state.position,
@@ -442,7 +453,7 @@ impl Capture {
         )?;
         let copying = state.copying.iter().map(|c| (c.table.clone(), Some(c))).collect();
         // touched is lost: all that was given out counts as forgotten
-        let mut capture = Capture::assemble(config, server.uuid, log, copying)?;
+        let mut capture = Capture::assemble(config, server, log, copying)?;
         capture.log.ensure_connected().await?;
         capture.ended = state.ended;
         Ok(capture)
@@ -450,14 +461,15 @@ impl Capture {
 
     fn assemble(
         config: Config,
-        server_uuid: String,
+        server: Server,
         log: LogReader,
         copying: Vec<(TableId, Option<&CopyState>)>,
     ) -> Result<Capture> {
+        let given_out = Watermark::of_position(server.flavor, log.gtids(), log.boundary());
         let mut capture = Capture {
-            reconciler: Reconciler::new(log.gtids().clone()),
+            reconciler: Reconciler::new(given_out),
             config,
-            server_uuid,
+            server,
             log,
             tables: BTreeMap::new(),
             next_number: 0,
@@ -593,8 +605,9 @@ impl Capture {
     /// Those of the connection.
     pub async fn server_position(&self) -> Result<Position> {
         let mut conn = connect(&self.config).await?;
-        let executed = chunk::executed(&mut conn).await?;
-        let end = chunk::written_end(&mut conn).await?;
+        let server = Server::ask(&mut conn).await?;
+        let executed = watermark::committed(&mut conn, &server).await?;
+        let end = watermark::written_end(&mut conn, &server).await?;
         let _ = conn.disconnect().await;
         Ok(Position { gtids: executed.to_string().into(), file: end.file, offset: end.offset, rows: 0 })
     }
@@ -618,7 +631,7 @@ impl Capture {
             })
             .collect();
         CaptureState {
-            server_uuid: self.server_uuid.clone(),
+            server_uuid: self.server.id.clone(),
             position: self.log.position(),
             structures: self.log.structures().clone(),
             copying,
@@ -682,16 +695,11 @@ impl Capture {
 
     /// Has the log reader come to another server? Its positions are other ones.
     fn check_server(&mut self) -> Result<()> {
-        let Some(now) = self.log.server_uuid().filter(|now| *now != self.server_uuid) else { return Ok(()) };
-        let now = now.to_owned();
+        let Some(now) = self.log.server().filter(|now| now.id != self.server.id) else { return Ok(()) };
         if !self.is_whole() {
-            return Err(Error::definite(
-                codes::SERVER_CHANGED,
-                format!("the url led to server {now} while tables were being copied from server {}", self.server_uuid),
-            )
-            .help("let the url lead to the first server again until the copy is complete; or copy anew from this one"));
+            return Err(moved_while_copying(&now.id, &self.server.id));
         }
-        self.server_uuid = now;
+        self.server = now.clone();
         self.highest = None;
         Ok(())
     }
@@ -700,10 +708,10 @@ impl Capture {
 
     fn handle_log(&mut self, item: LogItem) -> Result<()> {
         match item {
-            LogItem::Rows { gtid, schema, origin, changes } => {
+            LogItem::Rows { mark, schema, origin, changes, .. } => {
                 if let Some(table) = self.tables.get_mut(&schema.id) {
                     if let Some(copying) = &mut table.copying {
-                        touch(&mut self.reconciler, table.number, copying, &gtid, &changes);
+                        touch(&mut self.reconciler, table.number, copying, &mark, &changes);
                         if self.reconciler.bytes() > self.touched_limit {
                             self.shed();
                         }
@@ -713,8 +721,8 @@ impl Capture {
                 }
                 self.out.push_back(CaptureItem::Changes { schema, origin, changes });
             }
-            LogItem::Schema { gtid, origin, statement, changes, before, after } => {
-                self.handle_schema(&gtid, &changes, before.as_ref(), after.as_ref())?;
+            LogItem::Schema { mark, origin, statement, changes, before, after } => {
+                self.handle_schema(&mark, &changes, before.as_ref(), after.as_ref())?;
                 self.out.push_back(CaptureItem::Schema { origin, statement, changes, before, after });
             }
             LogItem::Commit { .. } => self.out.push_back(CaptureItem::TransactionEnd),
@@ -725,7 +733,7 @@ impl Capture {
 
     fn handle_schema(
         &mut self,
-        gtid: &Gtid,
+        mark: &Mark,
         changes: &[SchemaChange],
         before: Option<&Arc<TableSchema>>,
         after: Option<&Arc<TableSchema>>,
@@ -738,7 +746,7 @@ impl Capture {
             return Ok(());
         };
         let Some(mut table) = self.tables.remove(&old_id) else { return Ok(()) };
-        self.reconciler.ddl(table.number, gtid);
+        self.reconciler.ddl(table.number, mark);
         let Some(after) = after else {
             self.reconciler.forget_table(table.number);
             self.reading.retain(|_, t| *t != old_id);
@@ -816,7 +824,7 @@ impl Capture {
             return;
         }
         let (sender, receiver) = mpsc::channel(self.config.chunk_readers * 2);
-        tokio::spawn(splitter::run(self.config.clone(), self.server_uuid.clone(), jobs, sender));
+        tokio::spawn(splitter::run(self.config.clone(), self.server.clone(), jobs, sender));
         self.splits = Some(receiver);
     }
 
@@ -874,10 +882,10 @@ impl Capture {
                     .filter(|c| !c.cut)
                     .map(|c| SplitJob { key: c.key.clone(), cut_to: c.cut_to.clone() })
                     .collect();
-                let (config, uuid) = (self.config.clone(), self.server_uuid.clone());
+                let (config, server) = (self.config.clone(), self.server.clone());
                 tokio::spawn(async move {
                     tokio::time::sleep(wait).await;
-                    splitter::run(config, uuid, jobs, sender).await;
+                    splitter::run(config, server, jobs, sender).await;
                 });
                 self.splits = Some(receiver);
             }
@@ -933,7 +941,7 @@ impl Capture {
             let conn = self.idle.pop();
             tokio::spawn(read_chunk(
                 self.config.clone(),
-                self.server_uuid.clone(),
+                self.server.clone(),
                 conn,
                 number,
                 job,
@@ -1130,10 +1138,10 @@ async fn recv_split(splits: &mut Option<mpsc::Receiver<Split>>) -> Option<Split>
 }
 
 fn touch(
-    reconciler: &mut Reconciler<Gtid, GtidSet>,
+    reconciler: &mut Reconciler<Mark, Watermark>,
     number: TableNumber,
     copying: &mut Copying,
-    gtid: &Gtid,
+    mark: &Mark,
     changes: &[RowChange],
 ) {
     for change in changes {
@@ -1142,10 +1150,10 @@ fn touch(
         if let Some(key) = before
             && after.as_ref() != Some(&key)
         {
-            reconciler.touch(number, gtid, RowEvent::Deleted { key });
+            reconciler.touch(number, mark, RowEvent::Deleted { key });
         }
         if let Some(key) = after {
-            reconciler.touch(number, gtid, RowEvent::Whole { key });
+            reconciler.touch(number, mark, RowEvent::Whole { key });
         }
         debug_assert!(change.op != Op::Read);
     }
@@ -1182,7 +1190,7 @@ fn now_micros() -> i64 {
 /// One chunk, from its announcement on: low watermark, SELECT, high watermark.
 async fn read_chunk(
     config: Config,
-    server_uuid: String,
+    server: Server,
     conn: Option<Conn>,
     number: ChunkNumber,
     job: ChunkJob,
@@ -1191,12 +1199,12 @@ async fn read_chunk(
     let schema = job.table.schema.clone();
     let opened = match conn {
         Some(conn) => Ok(conn),
-        None => chunk::open(&config, &server_uuid).await,
+        None => chunk::open(&config, &server).await,
     };
     let (result, conn) = match opened {
         Ok(mut conn) => {
-            let result = match low_watermark(&mut conn, number, &messages).await {
-                Ok(true) => chunk::read(&mut conn, &config, &job).await,
+            let result = match low_watermark(&mut conn, &server, number, &messages).await {
+                Ok(true) => chunk::read(&mut conn, &server, &config, &job).await,
                 Ok(false) => Err(dropped()),
                 Err(error) => Err(ChunkError::Failed(error)),
             };
@@ -1216,6 +1224,14 @@ async fn read_chunk(
     let _ = messages.send(Message::Done { chunk: number, schema, result, conn }).await;
 }
 
+fn moved_while_copying(now: &str, before: &str) -> Error {
+    Error::definite(
+        codes::SERVER_CHANGED,
+        format!("the url led to server {now} while tables were being copied from server {before}"),
+    )
+    .help("let the url lead to the first server again until the copy is complete; or copy anew from this one")
+}
+
 fn dropped() -> ChunkError {
     ChunkError::Failed(Error::transient(codes::CHUNK_FAILED, "the chunk was given up"))
 }
@@ -1223,12 +1239,13 @@ fn dropped() -> ChunkError {
 /// Asks for low watermarks until one is accepted; false if the chunk is not wanted any more.
 async fn low_watermark(
     conn: &mut Conn,
+    server: &Server,
     chunk: ChunkNumber,
     messages: &mpsc::Sender<Message>,
 ) -> Result<bool> {
     let mut wait = Duration::from_millis(1);
     loop {
-        let low = chunk::executed(conn).await?;
+        let low = watermark::low(conn, server).await?;
         let (reply, answer) = oneshot::channel();
         if messages.send(Message::Low { chunk, low, reply }).await.is_err() {
             return Ok(false);

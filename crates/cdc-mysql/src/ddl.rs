@@ -12,6 +12,8 @@
 //!
 //! After the outcome `Changes` or `NoEffect`: `structures.apply(&changes)?`, then `structures.learn(&facts)`.
 //! After `NotUnderstood` on tables that are not followed: `structures.forget(&tables)`.
+//!
+//! A query event with an error of the server goes to [`parse_failed`] instead.
 
 mod alter;
 mod charset;
@@ -28,15 +30,18 @@ mod index;
 mod lexer;
 pub mod online;
 mod rename;
+mod sequence;
 #[cfg(test)]
 mod tests;
 mod transaction;
 mod types;
 mod values;
+mod versioning;
 
 pub use context::{Context, Index, NoStructures, SqlMode, Structures};
 pub use default::{DefaultValue, read_default};
 pub use transaction::{Transaction, Xid};
+pub use versioning::{HistoryPartitions, Period, Versioning};
 
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Charset, Diagnostic, Error, Result, TableId, TableSchema, codes};
@@ -98,6 +103,20 @@ pub enum Fact {
         comment: String,
         /// Its indexes by name, if they are known.
         indexes: Option<Arc<[Index]>>,
+        /// How it keeps the time of its rows, if it does.
+        versioning: Option<Versioning>,
+        /// If it is partitioned BY SYSTEM_TIME: what is known of its partitions.
+        history: Option<HistoryPartitions>,
+        /// Its application-time period.
+        period: Option<Period>,
+    },
+    /// A name is a sequence from now on, or none any more. MariaDB keeps a sequence as a table of one row and
+    /// logs its steps as rows of it; for us it is no table.
+    Sequence {
+        /// The name.
+        table: TableId,
+        /// Is it one?
+        is: bool,
     },
     /// What tables made in a database inherit from now on; `None` if the database is gone.
     Database {
@@ -108,13 +127,19 @@ pub enum Fact {
     },
 }
 
-/// A table with the names of its indexes.
+/// A table, with what its structure has no room for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     /// Its structure, not numbered.
     pub schema: TableSchema,
     /// Its indexes by name.
     pub indexes: Option<Arc<[Index]>>,
+    /// How it keeps the time of its rows, if it does.
+    pub versioning: Option<Versioning>,
+    /// If it is partitioned BY SYSTEM_TIME: what is known of its partitions.
+    pub history: Option<HistoryPartitions>,
+    /// Its application-time period.
+    pub period: Option<Period>,
 }
 
 /// What the parsers of single statements fill in.
@@ -133,7 +158,15 @@ impl Work<'_> {
             charset: definition.schema.charset.clone(),
             comment: definition.schema.comment.clone(),
             indexes: definition.indexes.clone(),
+            versioning: definition.versioning.clone(),
+            history: definition.history.clone(),
+            period: definition.period.clone(),
         });
+    }
+
+    /// Notes that a name is a sequence, or none any more.
+    fn sequence(&mut self, table: TableId, is: bool) {
+        self.facts.push(Fact::Sequence { table, is });
     }
 
     fn create(&mut self, definition: Definition) {
@@ -144,6 +177,23 @@ impl Work<'_> {
 
 /// Reads a statement of the log.
 pub fn parse(statement: &str, context: &Context<'_>, structures: &dyn Structures) -> Outcome {
+    read(statement, context, structures, classify::statement)
+}
+
+/// Reads a statement that the log holds with an error of the server: it did something before it failed.
+///
+/// MariaDB's CREATE OR REPLACE drops what is there first (measured: it is gone, and the statement is logged with
+/// the error with which the rest failed). What others may have done is not known.
+pub fn parse_failed(statement: &str, context: &Context<'_>, structures: &dyn Structures) -> Outcome {
+    read(statement, context, structures, classify::failed)
+}
+
+fn read(
+    statement: &str,
+    context: &Context<'_>,
+    structures: &dyn Structures,
+    reader: fn(&mut Cursor<'_>, &mut Work<'_>) -> Parsed<Option<Outcome>>,
+) -> Outcome {
     let mut cursor = Cursor::new(statement, context);
     let mut work = Work {
         structures,
@@ -152,7 +202,7 @@ pub fn parse(statement: &str, context: &Context<'_>, structures: &dyn Structures
         changes: Vec::new(),
         facts: Vec::new(),
     };
-    match classify::statement(&mut cursor, &mut work) {
+    match reader(&mut cursor, &mut work) {
         Ok(Some(outcome)) => outcome,
         Ok(None) if work.changes.is_empty() => {
             Outcome::NoEffect { what: work.what, tables: work.tables, facts: work.facts }
@@ -223,7 +273,12 @@ fn create_table(
     cursor.if_not_exists();
     let id = cursor.table(structures)?;
     tables.push(id.clone());
-    create::body(cursor, structures, &id)
+    match create::body(cursor, structures, &id)? {
+        create::Made::Table(definition) => Ok(*definition),
+        create::Made::Sequence => {
+            Err(Failure::new(codes::DDL_UNSUPPORTED, "it is a sequence, whose rows are not copied"))
+        }
+    }
 }
 
 /// Reads a file of DDL (a dump's structures, or migrations one after the other) into the tables it leaves.

@@ -19,14 +19,18 @@
 //! | JSON | binary JSON | text | the server's text |
 //! | FLOAT | 4 bytes | 4 bytes in the binary protocol (six digits as text) | as is |
 //! | TIMESTAMP | seconds since 1970 | digits, with `time_zone = '+00:00'` | microseconds since 1970 |
+//! | UUID, INET4, INET6 | bytes, trailing 0x00 trimmed | text | the server's text |
+//! | COMPRESSED columns | compressed | the value | the value |
 //! | BIT | big endian bytes | big endian bytes | number |
 //!
 //! Nothing here panics, whatever the bytes: a value that cannot be is a [`Flaw`], which the caller turns into
 //! an error that names table, column and row.
 
+pub mod address;
 pub mod bit;
 pub mod bytes;
 pub mod charset;
+pub mod compressed;
 pub mod enum_set;
 pub mod geometry;
 pub mod json;

@@ -1,8 +1,14 @@
-//! GTIDs and sets of them (MySQL manual 19.1.3).
+//! GTIDs and sets of them (MySQL manual 19.1.3; MariaDB's "Global Transaction ID").
 //!
-//! A set maps a server's UUID, and a tag where there is one (8.3 and later), to ranges of transaction
-//! numbers. Sets are only partially ordered: of two sets, neither need contain the other. So there is
-//! [`GtidSet::contains_set`] and no comparison.
+//! A set of MySQL maps a server's UUID, and a tag where there is one (8.3 and later), to ranges of transaction
+//! numbers. A set of MariaDB maps a domain to the last transaction of it: what is in the log of a domain before
+//! that one is in the set, as the server itself means it when a replica connects. That is a set only while the
+//! sequence numbers of a domain rise along its log; the log reader refuses a log in which they do not
+//! (`gtid_strict_mode` keeps servers from writing one).
+//!
+//! Sets are only partially ordered: of two sets, neither need contain the other. So there is
+//! [`GtidSet::contains_set`] and no comparison. No server has both kinds, so no set holds both; the algebra
+//! does not care.
 
 use cdc_core::{Error, Result, codes};
 use std::collections::BTreeMap;
@@ -20,18 +26,32 @@ pub struct Origin {
 
 /// A transaction's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Gtid {
-    /// Server and tag.
-    pub origin: Origin,
-    /// Its number there, from 1.
-    pub number: u64,
+pub enum Gtid {
+    /// MySQL's.
+    MySql {
+        /// Server and tag.
+        origin: Origin,
+        /// Its number there, from 1.
+        number: u64,
+    },
+    /// MariaDB's.
+    MariaDb {
+        /// A stream of transactions with an order of its own.
+        domain: u32,
+        /// The `server_id` of the server that first committed it.
+        server: u32,
+        /// Its number in the domain, from 1; it rises along the log.
+        sequence: u64,
+    },
 }
 
 /// A set of GTIDs. Ranges are kept sorted, disjoint and not adjacent, as `start..end` (end excluded), so
 /// equal sets are equal values.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct GtidSet {
     ranges: BTreeMap<Origin, Vec<(u64, u64)>>,
+    /// MariaDB: of each domain the last transaction, as server and sequence number.
+    domains: BTreeMap<u32, (u32, u64)>,
 }
 
 impl GtidSet {
@@ -40,19 +60,24 @@ impl GtidSet {
         GtidSet::default()
     }
 
-    /// From the text of `gtid_executed`: `uuid:1-5:7:tag:1-3,uuid:..`, with any white space.
+    /// From the text of `gtid_executed`: `uuid:1-5:7:tag:1-3,uuid:..`, with any white space; or of MariaDB's
+    /// `gtid_binlog_pos`: `domain-server-sequence,..`.
     ///
     /// # Errors
     /// `LOG_POSITION` if it is not such a text.
     pub fn parse(text: &str) -> Result<GtidSet> {
         let malformed = || {
             Error::definite(codes::LOG_POSITION, format!("\"{}\" is not a GTID set", shorten(text)))
-                .help("a GTID set reads like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23:27")
+                .help("a GTID set reads like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23:27; one of MariaDB like 0-1-270,7-1-4")
         };
         let mut set = GtidSet::new();
         for part in text.split(',') {
             let part = part.trim();
             if part.is_empty() {
+                continue;
+            }
+            if let Some(last) = parse_domain(part) {
+                set.insert(&last);
                 continue;
             }
             let mut items = part.split(':').map(str::trim);
@@ -96,12 +121,17 @@ impl GtidSet {
 
     /// True if it holds nothing.
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.ranges.is_empty() && self.domains.is_empty()
     }
 
     /// Is the transaction in it?
     pub fn contains(&self, gtid: &Gtid) -> bool {
-        self.contains_number(&gtid.origin, gtid.number)
+        match gtid {
+            Gtid::MySql { origin, number } => self.contains_number(origin, *number),
+            Gtid::MariaDb { domain, sequence, .. } => {
+                self.domains.get(domain).is_some_and(|&(_, last)| *sequence <= last)
+            }
+        }
     }
 
     fn contains_number(&self, origin: &Origin, number: u64) -> bool {
@@ -111,16 +141,29 @@ impl GtidSet {
         })
     }
 
-    /// Adds a transaction.
+    /// Adds a transaction; of MariaDB also all before it in its domain.
     pub fn insert(&mut self, gtid: &Gtid) {
+        let (origin, number) = match gtid {
+            Gtid::MySql { origin, number } => (origin, *number),
+            Gtid::MariaDb { domain, server, sequence } => {
+                return self.insert_last(*domain, (*server, *sequence));
+            }
+        };
         // the usual case first: the next number of a server that is already there
-        if let Some(last) = self.ranges.get_mut(&gtid.origin).and_then(|r| r.last_mut())
-            && last.1 == gtid.number
+        if let Some(last) = self.ranges.get_mut(origin).and_then(|r| r.last_mut())
+            && last.1 == number
         {
             last.1 += 1;
             return;
         }
-        self.insert_range(&gtid.origin, gtid.number, gtid.number + 1);
+        self.insert_range(origin, number, number + 1);
+    }
+
+    fn insert_last(&mut self, domain: u32, new: (u32, u64)) {
+        let last = self.domains.entry(domain).or_insert(new);
+        if new.1 > last.1 {
+            *last = new;
+        }
     }
 
     fn insert_range(&mut self, origin: &Origin, mut start: u64, mut end: u64) {
@@ -144,11 +187,18 @@ impl GtidSet {
                 self.insert_range(origin, start, end);
             }
         }
+        for (&domain, &last) in &other.domains {
+            self.insert_last(domain, last);
+        }
     }
 
     /// Is every transaction of the other set in this one?
     pub fn contains_set(&self, other: &GtidSet) -> bool {
-        other.ranges.iter().all(|(origin, ranges)| {
+        let domains = other
+            .domains
+            .iter()
+            .all(|(domain, &(_, theirs))| self.domains.get(domain).is_some_and(|&(_, ours)| theirs <= ours));
+        domains && other.ranges.iter().all(|(origin, ranges)| {
             let Some(ours) = self.ranges.get(origin) else { return ranges.is_empty() };
             ranges.iter().all(|&(start, end)| {
                 let i = ours.partition_point(|&(_, e)| e <= start);
@@ -157,7 +207,8 @@ impl GtidSet {
         })
     }
 
-    /// What is in this set and not in the other.
+    /// What is in this set and not in the other. Of MariaDB: the domains of which it holds more, up to their
+    /// last transactions.
     pub fn minus(&self, other: &GtidSet) -> GtidSet {
         let mut out = GtidSet::new();
         for (origin, ranges) in &self.ranges {
@@ -176,15 +227,21 @@ impl GtidSet {
                 }
             }
         }
+        for (&domain, &last) in &self.domains {
+            if other.domains.get(&domain).is_none_or(|&(_, theirs)| theirs < last.1) {
+                out.domains.insert(domain, last);
+            }
+        }
         out
     }
 
-    /// What is in both.
-    pub fn intersection(&self, other: &GtidSet) -> GtidSet {
-        self.minus(&self.minus(other))
+    /// The server to which MariaDB's last transaction of a domain goes back.
+    pub fn last_of(&self, domain: u32) -> Option<Gtid> {
+        let &(server, sequence) = self.domains.get(&domain)?;
+        Some(Gtid::MariaDb { domain, server, sequence })
     }
 
-    /// The ranges, for the dump request: server, tag, and `start..end` pairs (end excluded).
+    /// The ranges, for MySQL's dump request: server, tag, and `start..end` pairs (end excluded).
     pub fn iter(&self) -> impl Iterator<Item = (&Origin, &[(u64, u64)])> {
         self.ranges.iter().map(|(o, r)| (o, r.as_slice()))
     }
@@ -196,6 +253,15 @@ fn shorten(text: &str) -> String {
     } else {
         text.chars().take(80).collect::<String>() + ".."
     }
+}
+
+/// `domain-server-sequence`.
+fn parse_domain(text: &str) -> Option<Gtid> {
+    let mut parts = text.split('-');
+    let domain = parts.next()?.parse().ok()?;
+    let server = parts.next()?.parse().ok()?;
+    let sequence = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some(Gtid::MariaDb { domain, server, sequence })
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
@@ -228,11 +294,16 @@ pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
 
 impl fmt::Display for Gtid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&uuid_text(&self.origin.uuid))?;
-        if !self.origin.tag.is_empty() {
-            write!(f, ":{}", self.origin.tag)?;
+        match self {
+            Gtid::MySql { origin, number } => {
+                f.write_str(&uuid_text(&origin.uuid))?;
+                if !origin.tag.is_empty() {
+                    write!(f, ":{}", origin.tag)?;
+                }
+                write!(f, ":{number}")
+            }
+            Gtid::MariaDb { domain, server, sequence } => write!(f, "{domain}-{server}-{sequence}"),
         }
-        write!(f, ":{}", self.number)
     }
 }
 
@@ -258,6 +329,10 @@ impl fmt::Display for GtidSet {
                     write!(f, ":{start}-{}", end - 1)?;
                 }
             }
+        }
+        for (i, (domain, (server, sequence))) in self.domains.iter().enumerate() {
+            let comma = if i > 0 || previous.is_some() { "," } else { "" };
+            write!(f, "{comma}{domain}-{server}-{sequence}")?;
         }
         Ok(())
     }
@@ -288,7 +363,7 @@ mod tests {
     }
 
     fn gtid(number: u64) -> Gtid {
-        Gtid { origin: Origin { uuid: parse_uuid(A).unwrap(), tag: "".into() }, number }
+        Gtid::MySql { origin: Origin { uuid: parse_uuid(A).unwrap(), tag: "".into() }, number }
     }
 
     #[test]
@@ -329,15 +404,38 @@ mod tests {
     }
 
     #[test]
-    fn minus_and_intersection_and_containment() {
+    fn minus_and_containment() {
         let a = set(&format!("{A}:1-10,{B}:1-5"));
         let b = set(&format!("{A}:3-4:8,{B}:1-9"));
         assert_eq!(a.minus(&b).to_string(), format!("{A}:1-2:5-7:9-10"));
-        assert_eq!(a.intersection(&b).to_string(), format!("{A}:3-4:8,{B}:1-5"));
         assert!(!a.contains_set(&b) && !b.contains_set(&a));
         let mut both = a.clone();
         both.extend(&b);
         assert!(both.contains_set(&a) && both.contains_set(&b));
         assert!(a.contains_set(&GtidSet::new()));
+    }
+
+    #[test]
+    fn domains() {
+        let a = set("0-1-270, 7-2-4");
+        assert_eq!(a.to_string(), "0-1-270,7-2-4");
+        assert_eq!(set(&a.to_string()), a);
+        let gtid = |domain, server, sequence| Gtid::MariaDb { domain, server, sequence };
+        assert!(a.contains(&gtid(0, 9, 270)) && a.contains(&gtid(7, 2, 1)));
+        assert!(!a.contains(&gtid(0, 1, 271)) && !a.contains(&gtid(1, 1, 1)));
+        let mut b = a.clone();
+        b.insert(&gtid(0, 3, 271));
+        b.insert(&gtid(1, 3, 5));
+        assert_eq!(b.to_string(), "0-3-271,1-3-5,7-2-4");
+        assert!(b.contains_set(&a) && !a.contains_set(&b));
+        assert_eq!(b.minus(&a).to_string(), "0-3-271,1-3-5");
+        assert!(a.minus(&b).is_empty());
+        let mut c = set("0-1-300");
+        c.extend(&b);
+        assert_eq!(c.to_string(), "0-1-300,1-3-5,7-2-4");
+        assert_eq!(c.last_of(1), Some(gtid(1, 3, 5)));
+        for bad in ["0-1", "0-1-2-3", "0-1-x", "-1-2-3", "4294967296-1-1"] {
+            assert!(GtidSet::parse(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -25,5 +25,6 @@ pub mod decode;
 pub mod descriptor;
 pub mod gtid;
 pub mod preflight;
+pub mod server;
 pub mod snapshot;
 pub mod structure;

@@ -69,3 +69,4 @@
 pub mod chunk;
 pub mod reconcile;
 pub mod splitter;
+pub mod watermark;

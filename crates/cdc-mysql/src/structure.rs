@@ -9,13 +9,18 @@
 //! Versions count the shapes of one table from 1. A number is never used twice for one name, even after DROP
 //! and CREATE: whoever holds rows of version 3 must not take them for rows of the new table. Changes that
 //! leave the shape (TRUNCATE, a new snapshot) leave the number.
+//!
+//! Of a system-versioned table (MariaDB) is known, besides, how it keeps the time of its rows: the log's rows may
+//! have two columns more than the structure, and a row that ends is an UPDATE. A sequence is a name and no
+//! table: its rows in the log are to be passed over. A name is one of the two at most; whatever makes it a table
+//! ends the sequence.
 
-use crate::ddl::{Fact, Index, Structures};
+use crate::ddl::{Definition, Fact, HistoryPartitions, Index, Period, Structures, Versioning};
 use cdc_core::schema::{SchemaVersion, same_name};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Charset, Error, Result, TableId, TableSchema, codes};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The tables and databases known at one position. Serialisable: part of a checkpoint.
@@ -26,43 +31,91 @@ pub struct TableStructures {
     databases: BTreeMap<Arc<str>, Charset>,
     /// The last version given to each name, of tables that are gone too.
     versions: BTreeMap<TableId, SchemaVersion>,
+    sequences: BTreeSet<TableId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Table {
     schema: Arc<TableSchema>,
+    beside: Beside,
+}
+
+/// What is known of a table that its schema has no room for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Beside {
     indexes: Option<Arc<[Index]>>,
+    versioning: Option<Versioning>,
+    history: Option<HistoryPartitions>,
+    period: Option<Period>,
 }
 
 type StoredTable = (Arc<TableSchema>, Option<Arc<[Index]>>);
 
-/// As lists: keys of maps would have to be texts in JSON.
+/// As lists: keys of maps would have to be texts in JSON. What came later is in lists of its own, which a checkpoint
+/// of before does not have.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     tables: Vec<StoredTable>,
     databases: Vec<(Arc<str>, Charset)>,
     versions: Vec<(TableId, SchemaVersion)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    versioning: Vec<(TableId, Versioning)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    history: Vec<(TableId, HistoryPartitions)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    periods: Vec<(TableId, Period)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    sequences: Vec<TableId>,
 }
 
 impl From<Stored> for TableStructures {
     fn from(stored: Stored) -> TableStructures {
-        let tables = stored
-            .tables
-            .into_iter()
-            .map(|(schema, indexes)| (schema.id.clone(), Table { schema, indexes }))
-            .collect();
-        let databases = stored.databases.into_iter().collect();
-        TableStructures { tables, databases, versions: stored.versions.into_iter().collect() }
+        let table = |(schema, indexes): StoredTable| {
+            (schema.id.clone(), Table { schema, beside: Beside { indexes, ..Beside::default() } })
+        };
+        let mut tables: BTreeMap<TableId, Table> = stored.tables.into_iter().map(table).collect();
+        for (id, versioning) in stored.versioning {
+            if let Some(table) = tables.get_mut(&id) {
+                table.beside.versioning = Some(versioning);
+            }
+        }
+        for (id, history) in stored.history {
+            if let Some(table) = tables.get_mut(&id) {
+                table.beside.history = Some(history);
+            }
+        }
+        for (id, period) in stored.periods {
+            if let Some(table) = tables.get_mut(&id) {
+                table.beside.period = Some(period);
+            }
+        }
+        TableStructures {
+            tables,
+            databases: stored.databases.into_iter().collect(),
+            versions: stored.versions.into_iter().collect(),
+            sequences: stored.sequences.into_iter().collect(),
+        }
     }
 }
 
 impl From<TableStructures> for Stored {
     fn from(structures: TableStructures) -> Stored {
-        Stored {
-            tables: structures.tables.into_values().map(|t| (t.schema, t.indexes)).collect(),
+        let mut stored = Stored {
+            tables: Vec::with_capacity(structures.tables.len()),
             databases: structures.databases.into_iter().collect(),
             versions: structures.versions.into_iter().collect(),
+            versioning: Vec::new(),
+            history: Vec::new(),
+            periods: Vec::new(),
+            sequences: structures.sequences.into_iter().collect(),
+        };
+        for (id, Table { schema, beside }) in structures.tables {
+            stored.tables.push((schema, beside.indexes));
+            stored.versioning.extend(beside.versioning.map(|v| (id.clone(), v)));
+            stored.history.extend(beside.history.map(|h| (id.clone(), h)));
+            stored.periods.extend(beside.period.map(|p| (id.clone(), p)));
         }
+        stored
     }
 }
 
@@ -82,17 +135,55 @@ impl TableStructures {
         self.tables.values().map(|t| &t.schema)
     }
 
+    /// How a table keeps the time of its rows; `None` if it is not system-versioned, or not known.
+    pub fn versioning(&self, id: &TableId) -> Option<&Versioning> {
+        self.tables.get(id).and_then(|t| t.beside.versioning.as_ref())
+    }
+
+    /// Notes how a known table keeps the time of its rows.
+    pub fn set_versioning(&mut self, id: &TableId, versioning: Option<Versioning>) {
+        if let Some(table) = self.tables.get_mut(id) {
+            table.beside.versioning = versioning;
+        }
+    }
+
+    /// Is this a sequence (MariaDB)? The log's rows of it are no rows of a table.
+    pub fn is_sequence(&self, id: &TableId) -> bool {
+        self.sequences.contains(id)
+    }
+
+    /// Notes that this is a sequence, or none. A table of this name is no more.
+    pub fn set_sequence(&mut self, id: TableId, is: bool) {
+        if is {
+            self.tables.remove(&id);
+            self.sequences.insert(id);
+        } else {
+            self.sequences.remove(&id);
+        }
+    }
+
+    /// Puts in a table read from the server, with all that is known of it: a new version, unless it is the shape
+    /// known already. Gives its structure with its number.
+    pub fn insert_definition(&mut self, definition: Definition) -> Arc<TableSchema> {
+        let Definition { schema, indexes, versioning, history, period } = definition;
+        let schema = self.insert(schema, indexes);
+        if let Some(table) = self.tables.get_mut(&schema.id) {
+            table.beside = Beside { versioning, history, period, indexes: table.beside.indexes.take() };
+        }
+        schema
+    }
+
     /// Puts in a table read from the server: a new version, unless it is the shape known already. Gives its
-    /// structure with its number.
+    /// structure with its number. What else the server said of it: [`TableStructures::insert_definition`].
     pub fn insert(&mut self, schema: TableSchema, indexes: Option<Arc<[Index]>>) -> Arc<TableSchema> {
         if let Some(known) = self.tables.get_mut(&schema.id) {
             let version = known.schema.version;
             if *known.schema == (TableSchema { version, ..schema.clone() }) {
-                known.indexes = indexes.or(known.indexes.take());
+                known.beside.indexes = indexes.or(known.beside.indexes.take());
                 return known.schema.clone();
             }
         }
-        self.put(schema, indexes)
+        self.put(schema, Beside { indexes, ..Beside::default() })
     }
 
     /// Sets a database's default character set.
@@ -104,6 +195,7 @@ impl TableStructures {
     pub fn forget<'t>(&mut self, tables: impl IntoIterator<Item = &'t TableId>) {
         for table in tables {
             self.tables.remove(table);
+            self.sequences.remove(table);
         }
     }
 
@@ -127,9 +219,14 @@ impl TableStructures {
     pub fn learn(&mut self, facts: &[Fact]) {
         for fact in facts {
             match fact {
-                Fact::Table { table, charset, comment, indexes } => {
+                Fact::Table { table, charset, comment, indexes, versioning, history, period } => {
                     let Some(known) = self.tables.get_mut(table) else { continue };
-                    known.indexes = indexes.clone();
+                    known.beside = Beside {
+                        indexes: indexes.clone(),
+                        versioning: versioning.clone(),
+                        history: history.clone(),
+                        period: period.clone(),
+                    };
                     if known.schema.charset != *charset || known.schema.comment != *comment {
                         // No new version: rows are read as before.
                         let (charset, comment) = (charset.clone(), comment.clone());
@@ -141,31 +238,35 @@ impl TableStructures {
                 }
                 Fact::Database { name, charset: None } => {
                     self.databases.remove(name);
+                    self.sequences.retain(|id| id.database != *name);
                 }
+                Fact::Sequence { table, is } => self.set_sequence(table.clone(), *is),
             }
         }
     }
 
-    fn put(&mut self, schema: TableSchema, indexes: Option<Arc<[Index]>>) -> Arc<TableSchema> {
+    fn put(&mut self, schema: TableSchema, beside: Beside) -> Arc<TableSchema> {
+        self.sequences.remove(&schema.id);
         let last = self.versions.entry(schema.id.clone()).or_insert(0);
         // A renamed table keeps counting above both names' numbers.
         *last = (*last).max(schema.version) + 1;
         let schema = Arc::new(TableSchema { version: *last, ..schema });
-        self.tables.insert(schema.id.clone(), Table { schema: schema.clone(), indexes });
+        self.tables.insert(schema.id.clone(), Table { schema: schema.clone(), beside });
         schema
     }
 
     fn apply_one(&mut self, change: &SchemaChange) -> Result<()> {
         match change {
             SchemaChange::CreateTable { schema } => {
-                self.put(TableSchema { version: 0, ..(**schema).clone() }, None);
+                self.put(TableSchema { version: 0, ..(**schema).clone() }, Beside::default());
             }
             SchemaChange::DropTable { table } => {
                 self.tables.remove(table);
+                self.sequences.remove(table);
             }
             SchemaChange::RenameTable { table, .. } => {
                 if let Some(known) = self.tables.remove(table) {
-                    self.put(change.apply_to(&known.schema)?, known.indexes);
+                    self.put(change.apply_to(&known.schema)?, known.beside);
                 }
             }
             SchemaChange::TruncateTable { .. } | SchemaChange::ResnapshotTable { .. } => {}
@@ -180,11 +281,29 @@ impl TableStructures {
                     .help("copy the table again"));
                 };
                 let next = change.apply_to(&known.schema)?;
-                let indexes = known.indexes.as_deref().and_then(|known| follow(known, change));
-                self.put(next, indexes);
+                let beside = known.beside.behind(change, &next);
+                self.put(next, beside);
             }
         }
         Ok(())
+    }
+}
+
+impl Beside {
+    /// What is known behind a change that made this table of it. The statement's facts say the rest.
+    fn behind(&self, change: &SchemaChange, next: &TableSchema) -> Beside {
+        let period = match change {
+            SchemaChange::RenameColumn { column, to, .. } => {
+                self.period.clone().map(|period| period.renamed(column, to))
+            }
+            _ => self.period.clone(),
+        };
+        Beside {
+            indexes: self.indexes.as_deref().and_then(|known| follow(known, change)),
+            versioning: Versioning::of(next, self.versioning.is_some()),
+            history: self.history.clone(),
+            period,
+        }
     }
 }
 
@@ -225,7 +344,23 @@ impl Structures for TableStructures {
     }
 
     fn indexes(&self, id: &TableId) -> Option<Arc<[Index]>> {
-        self.tables.get(id).and_then(|t| t.indexes.clone())
+        self.tables.get(id).and_then(|t| t.beside.indexes.clone())
+    }
+
+    fn versioning(&self, id: &TableId) -> Option<Versioning> {
+        TableStructures::versioning(self, id).cloned()
+    }
+
+    fn history(&self, id: &TableId) -> Option<HistoryPartitions> {
+        self.tables.get(id).and_then(|t| t.beside.history.clone())
+    }
+
+    fn period(&self, id: &TableId) -> Option<Period> {
+        self.tables.get(id).and_then(|t| t.beside.period.clone())
+    }
+
+    fn is_sequence(&self, id: &TableId) -> bool {
+        TableStructures::is_sequence(self, id)
     }
 }
 

@@ -308,7 +308,10 @@ fn column_text(column: &Column) -> String {
         | ColumnType::Text { .. }
         | ColumnType::Enum { .. }
         | ColumnType::Set { .. }
-        | ColumnType::Json => format!("CONVERT({name} USING utf8mb4)"),
+        | ColumnType::Json
+        | ColumnType::Uuid
+        | ColumnType::Inet4
+        | ColumnType::Inet6 => format!("CONVERT({name} USING utf8mb4)"),
     }
 }
 

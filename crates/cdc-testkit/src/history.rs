@@ -361,8 +361,10 @@ impl Client {
                 let own = table.own_rows(self.number);
                 _ = writeln!(
                     sql,
-                    "UPDATE {} SET {} = {value} WHERE {own} LIMIT 1000;",
-                    table.name, column.name
+                    "UPDATE {} SET {} = {value} WHERE {own} LIMIT {};",
+                    table.name,
+                    column.name,
+                    self.own_limit(at, 1000)
                 );
             }
             69..72 => _ = writeln!(sql, "UPDATE {} SET v = v WHERE {here};", table.name),
@@ -405,6 +407,13 @@ impl Client {
             self.live[at].insert(key);
         }
         _ = writeln!(sql, "INSERT INTO {} ({}) VALUES {};", table.name, table.column_list(), rows.join(", "));
+    }
+
+    /// The limit of a statement on all of this client's rows in a table, and no more than this. MariaDB
+    /// learns only from the first row behind them that they end there, and waits for the client whose row
+    /// that is, which can wait for us in turn; at the limit it looks no further.
+    fn own_limit(&self, at: usize, most: usize) -> usize {
+        self.live[at].len().min(most)
     }
 
     fn fresh_key(&mut self) -> Key {
@@ -453,7 +462,8 @@ impl Client {
         if let Some((column, _)) = self.extra[at].last() {
             let own = tables[at].own_rows(self.number);
             let number = self.transactions;
-            _ = writeln!(sql, "UPDATE {table} SET {column} = 'n{number}' WHERE {own} LIMIT 20;");
+            let limit = self.own_limit(at, 20);
+            _ = writeln!(sql, "UPDATE {table} SET {column} = 'n{number}' WHERE {own} LIMIT {limit};");
         }
     }
 }

@@ -14,14 +14,17 @@
 //! ```
 //!
 //! # Where the server comes from
-//! 1. `MYSQLD=` names a `mysqld` program; its clients are looked for beside it, then on `PATH`;
-//! 2. `target/servers/mysql97`, which `cargo xtask servers` fetches;
-//! 3. `mysqld` on `PATH`.
+//! 1. `MYSQLD=` names a `mysqld` program (`MARIADBD_1011=`, `MARIADBD_118=` a `mariadbd`); its clients are
+//!    looked for beside it, then on `PATH`;
+//! 2. `target/servers/mysql97` (`mariadb1011`, `mariadb118`), which `cargo xtask servers` fetches;
+//! 3. `mysqld` (`mariadbd`) on `PATH`, if its version is right.
 //!
 //! # What a server is given
-//! Row log with full images and full metadata, GTIDs, no fsync at commit (unless `fast` is off), and
-//! the accounts root (socket, no password), root/root and cdc/cdc (TCP). The data folder is a copy of
-//! a template that is made once, because a first initialisation takes seconds and a copy does not.
+//! Row log with full images and full metadata, GTIDs (in MariaDB in strict order, and with the statements'
+//! texts noted in the log), no fsync at commit (unless `fast` is off), and the accounts root (socket, no
+//! password), root/root and cdc/cdc (TCP). All else is as the server has it by default: text is latin1 in
+//! MariaDB 10.11, for example. The data folder is a copy of a template that is made once, because a first
+//! initialisation takes seconds and a copy does not.
 //!
 //! # No server outlives its test
 //! Drop ends the server. A test that is killed drops nothing, so beside each server runs a watchdog: a
@@ -29,6 +32,9 @@
 //! went, the pipe ends, and the watchdog kills that one server, after checking that the process still
 //! names our data folder. (`PR_SET_PDEATHSIG` would need unsafe code, and fires when the starting
 //! *thread* ends, which in a test harness is long before the process does.)
+
+mod installation;
+mod kind;
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -47,51 +53,15 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 
+pub use installation::Installation;
+pub use kind::ServerKind;
+
 /// `sun_path` holds 108 bytes with its final zero on Linux, 104 on macOS.
 const LONGEST_SOCKET_PATH: usize = 100;
 
 /// A loaded machine starts a server several times slower than a quiet one, so be generous.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-
-const ACCOUNTS: &str = "\
-CREATE USER 'root'@'%' IDENTIFIED BY 'root';
-GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;
-CREATE USER 'cdc'@'%' IDENTIFIED BY 'cdc';
-GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT, RELOAD, SHOW VIEW ON *.* TO 'cdc'@'%';
-";
-
-/// Which server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ServerKind {
-    /// MySQL 8.4 or later.
-    #[default]
-    MySql,
-}
-
-impl ServerKind {
-    /// The environment variable that names the server program.
-    pub fn variable(self) -> &'static str {
-        match self {
-            ServerKind::MySql => "MYSQLD",
-        }
-    }
-
-    /// The server program's name.
-    pub fn program(self) -> &'static str {
-        match self {
-            ServerKind::MySql => "mysqld",
-        }
-    }
-
-    /// The folder under `target/servers` into which `cargo xtask servers` puts it.
-    pub fn folder(self) -> &'static str {
-        match self {
-            ServerKind::MySql => "mysql97",
-        }
-    }
-}
 
 /// What a server is started with; the defaults suit most tests.
 #[derive(Clone, Debug)]
@@ -130,6 +100,11 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
+    /// The defaults for this server.
+    pub fn of(kind: ServerKind) -> Self {
+        ServerOptions { kind, ..ServerOptions::default() }
+    }
+
     /// These options with one more option of the server program.
     pub fn with(mut self, option: impl Into<String>) -> Self {
         self.extra.push(option.into());
@@ -152,150 +127,6 @@ impl ServerOptions {
     pub fn with_port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
-    }
-}
-
-/// A server program and the programs that came with it.
-#[derive(Clone, Debug)]
-pub struct Installation {
-    server: PathBuf,
-    /// The fetched prefix, whose programs must be told where their files are.
-    prefix: Option<PathBuf>,
-}
-
-impl Installation {
-    /// Finds a server, in the order of the [module's](self) list.
-    pub fn find(kind: ServerKind) -> Result<Installation> {
-        if let Some(path) = std::env::var_os(kind.variable()).filter(|path| !path.is_empty()) {
-            let path = PathBuf::from(path);
-            ensure!(is_program(&path), "{}={} is not a program", kind.variable(), path.display());
-            return Ok(Installation::of_program(path));
-        }
-        let prefix = servers_dir().join(kind.folder());
-        let server = prefix.join("bin").join(kind.program());
-        if prefix.join(".complete").exists() && is_program(&server) {
-            return Ok(Installation::of_program(server));
-        }
-        if let Some(path) = on_path(kind.program()) {
-            return Ok(Installation::of_program(path));
-        }
-        bail!(
-            "no {} found: run `cargo xtask servers`, or set {}= to the path of one",
-            kind.program(),
-            kind.variable()
-        )
-    }
-
-    /// The installation to which this server program belongs.
-    fn of_program(server: PathBuf) -> Installation {
-        let server = server.canonicalize().unwrap_or(server);
-        let prefix = server
-            .parent()
-            .and_then(Path::parent)
-            .filter(|prefix| prefix.join("usr/share/mysql/charsets").is_dir())
-            .map(Path::to_path_buf);
-        Installation { server, prefix }
-    }
-
-    /// The server program.
-    pub fn server(&self) -> &Path {
-        &self.server
-    }
-
-    /// What the server program says of its version.
-    pub fn version(&self) -> Result<String> {
-        let output = run(Command::new(&self.server).arg("--no-defaults").arg("--version"))?;
-        let text = output.trim();
-        Ok(text.find("Ver ").map_or(text, |at| &text[at..]).to_string())
-    }
-
-    /// A client program such as `mysql` or `mysqlbinlog`: beside the server, else in a `bin` near it
-    /// (distributions put the server in `sbin`), else on `PATH`.
-    pub fn client(&self, name: &str) -> Result<PathBuf> {
-        let beside = self.server.parent().map(|dir| dir.join(name));
-        let near = self.server.parent().and_then(Path::parent).map(|dir| dir.join("bin").join(name));
-        [beside, near]
-            .into_iter()
-            .flatten()
-            .find(|path| is_program(path))
-            .or_else(|| on_path(name))
-            .with_context(|| format!("no {name} beside {} nor on PATH", self.server.display()))
-    }
-
-    /// Options that every call of the server program needs.
-    fn common_options(&self) -> Vec<OsString> {
-        let mut options = vec![OsString::from("--no-defaults")];
-        if let Some(prefix) = &self.prefix {
-            let usr = prefix.join("usr");
-            options.push(flag("basedir", &usr));
-            options.push(flag("lc-messages-dir", &usr.join("share/mysql")));
-            options.push(flag("character-sets-dir", &usr.join("share/mysql/charsets")));
-            options.push(flag("plugin-dir", &usr.join("lib/mysql/plugin")));
-        }
-        // the server refuses to run as root unless told so
-        if geteuid().is_root() {
-            options.push("--user=root".into());
-        }
-        options
-    }
-
-    /// Where this installation's template lies.
-    fn template(&self) -> Result<PathBuf> {
-        if let Some(prefix) = &self.prefix
-            && is_writable(prefix)
-        {
-            return Ok(prefix.join(".template"));
-        }
-        // one a version: a data folder of a newer version does not open in an older one
-        let name = format!("{}|{}", self.server.display(), self.version()?);
-        Ok(servers_dir().join(format!(".template-{:016x}", fnv(name.as_bytes()))))
-    }
-
-    /// Fills an empty data folder from the template, which is made first if need be.
-    fn fill_datadir(&self, datadir: &Path) -> Result<()> {
-        let template = self.template()?;
-        let marker = template.join("ibdata1");
-        if !marker.exists() {
-            let folder = template.parent().context("the template has no folder")?;
-            fs::create_dir_all(folder)?;
-            let _lock = lock(&template.with_extension("lock"))?;
-            if !marker.exists() {
-                let fresh = template.with_extension("new");
-                remove_dir(&fresh)?;
-                self.initialise(&fresh)?;
-                remove_dir(&template)?;
-                fs::rename(&fresh, &template)?;
-            }
-        }
-        copy_tree(&template, datadir)
-            .with_context(|| format!("copying {} to {}", template.display(), datadir.display()))
-    }
-
-    /// Makes system tables and accounts, outside of any log.
-    fn initialise(&self, datadir: &Path) -> Result<()> {
-        fs::create_dir_all(datadir)?;
-        let accounts = with_suffix(datadir, ".sql");
-        let log = with_suffix(datadir, ".log");
-        fs::write(&accounts, ACCOUNTS)?;
-        let output = File::create(&log)?;
-        let status = Command::new(&self.server)
-            .args(self.common_options())
-            .arg("--initialize-insecure")
-            .arg(flag("init-file", &accounts))
-            .arg(flag("datadir", datadir))
-            .args(["--performance-schema=OFF", "--innodb-redo-log-capacity=8M", "--mysqlx=OFF"])
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .status()
-            .with_context(|| format!("running {}", self.server.display()))?;
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        fs::remove_file(&accounts)?;
-        fs::remove_file(&log)?;
-        ensure!(status.success(), "initialising a data folder failed ({status}):\n{text}");
-        // it holds the server's uuid, which every copy must draw anew
-        let _ = fs::remove_file(datadir.join("auto.cnf"));
-        Ok(())
     }
 }
 
@@ -369,6 +200,11 @@ impl Server {
         Ok(server)
     }
 
+    /// Which server it is.
+    pub fn kind(&self) -> ServerKind {
+        self.installation.kind()
+    }
+
     /// The TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
@@ -400,16 +236,15 @@ impl Server {
         &self.installation
     }
 
-    /// The path of a client program such as `mysqlbinlog`.
+    /// The path of a client program such as `mysqlbinlog`, which MariaDB has under another name.
     pub fn client(&self, name: &str) -> Result<PathBuf> {
         self.installation.client(name)
     }
 
     /// A client program that connects to this server over TCP with this account; add its arguments.
     pub fn client_command(&self, name: &str, user: &str, password: &str) -> Result<Command> {
-        let mut command = Command::new(self.client(name)?);
+        let mut command = self.bare_command(name)?;
         command
-            .arg("--no-defaults")
             .args(["--protocol=TCP", "--host=127.0.0.1"])
             .arg(format!("--port={}", self.port))
             .arg(format!("--user={user}"))
@@ -419,13 +254,23 @@ impl Server {
 
     /// A client program that connects to this server over the socket as root; add its arguments.
     pub fn socket_command(&self, name: &str) -> Result<Command> {
-        let mut command = Command::new(self.client(name)?);
+        let mut command = self.bare_command(name)?;
         command
-            .arg("--no-defaults")
             .arg("--protocol=SOCKET")
             .arg(flag("socket", &self.socket))
             .arg("--user=root")
             .env_remove("MYSQL_PWD");
+        Ok(command)
+    }
+
+    /// A client program that is told nothing yet but what every call needs.
+    fn bare_command(&self, name: &str) -> Result<Command> {
+        let mut command = Command::new(self.client(name)?);
+        command.arg("--no-defaults");
+        if self.kind().is_mariadb() {
+            // the clients of 11.8 warn of each login whose password does not stand in the command line
+            command.arg("--skip-ssl-verify-server-cert");
+        }
         Ok(command)
     }
 
@@ -522,7 +367,7 @@ impl Server {
         let errors = self.datadir.join("server.err");
         let errors_from = fs::metadata(&errors).map_or(0, |meta| meta.len());
         let output = OpenOptions::new().create(true).append(true).open(self.datadir.join("server.out"))?;
-        let child = Command::new(&self.installation.server)
+        let child = Command::new(self.installation.server())
             .args(self.installation.common_options())
             .args(self.server_options())
             .args(&self.options.extra)
@@ -532,7 +377,7 @@ impl Server {
             // Ctrl-C at the terminal is for the test, which then ends its servers in order
             .process_group(0)
             .spawn()
-            .with_context(|| format!("starting {}", self.installation.server.display()))?;
+            .with_context(|| format!("starting {}", self.installation.server().display()))?;
         let pid = child.id();
         let (watchdog, pipe) = match self.watch(pid) {
             Ok(watched) => watched,
@@ -590,12 +435,17 @@ impl Server {
         ];
         let on_off = |on| if on { "ON" } else { "OFF" };
         options.push(format!("--performance-schema={}", on_off(self.options.performance_schema)).into());
-        match self.options.kind {
-            ServerKind::MySql => {
-                let own = ["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--mysqlx=OFF"];
-                options.extend(own.map(OsString::from));
-            }
-        }
+        let own: &[&str] = if self.kind().is_mariadb() {
+            &[
+                "--binlog-format=ROW",
+                "--gtid-strict-mode=ON",
+                "--log-slave-updates=ON",
+                "--binlog-annotate-row-events=ON",
+            ]
+        } else {
+            &["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--mysqlx=OFF"]
+        };
+        options.extend(own.iter().map(OsString::from));
         if self.options.fast {
             options.push("--sync-binlog=0".into());
             options.push("--innodb-flush-log-at-trx-commit=2".into());
@@ -681,9 +531,16 @@ pub fn servers_dir() -> PathBuf {
 /// A program of this name on `PATH`; the server programs are also looked for in `sbin` folders, which
 /// the `PATH` of ordinary users often lacks.
 pub fn on_path(name: &str) -> Option<PathBuf> {
+    programs_on_path(name).next()
+}
+
+/// All programs of this name, in the order in which [`on_path`] takes them.
+fn programs_on_path(name: &str) -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(more).map(|dir| dir.join(name)).find(|path| is_program(path))
+    // Fedora keeps server programs in libexec
+    let more = ["/usr/sbin", "/usr/local/sbin", "/usr/libexec"].map(PathBuf::from);
+    let dirs: Vec<PathBuf> = std::env::split_paths(&path).chain(more).collect();
+    dirs.into_iter().map(move |dir| dir.join(name)).filter(|path| is_program(path))
 }
 
 /// Takes a lock that other processes respect; given back when the file is closed.

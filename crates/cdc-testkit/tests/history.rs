@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cdc_testkit::history::{History, HistoryOptions, Length};
-use cdc_testkit::servers::{Server, ServerOptions};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
 
 fn options(seed: u64, database: &str) -> HistoryOptions {
     HistoryOptions { seed, database: database.into(), tables: 4, ..HistoryOptions::default() }
@@ -35,9 +35,8 @@ fn the_same_seed_gives_the_same_tables() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn seeds_run_without_errors() -> Result<()> {
-    let server = Server::start(ServerOptions::default())?;
+fn seeds_run(kind: ServerKind) -> Result<()> {
+    let server = Server::start(ServerOptions::of(kind))?;
     for seed in 0..6 {
         let options = HistoryOptions { ddl: seed % 2 == 0, ..options(seed, &format!("s{seed}")) };
         let history = History::create(&server, options)?;
@@ -46,6 +45,21 @@ fn seeds_run_without_errors() -> Result<()> {
         assert!(history.transactions() > 50, "{}", history.transactions());
     }
     Ok(())
+}
+
+#[test]
+fn seeds_run_without_errors_on_mysql() -> Result<()> {
+    seeds_run(ServerKind::MySql)
+}
+
+#[test]
+fn seeds_run_without_errors_on_mariadb_10_11() -> Result<()> {
+    seeds_run(ServerKind::MariaDb1011)
+}
+
+#[test]
+fn seeds_run_without_errors_on_mariadb_11_8() -> Result<()> {
+    seeds_run(ServerKind::MariaDb118)
 }
 
 #[test]

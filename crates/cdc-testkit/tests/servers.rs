@@ -4,8 +4,57 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use cdc_testkit::servers::{Server, ServerOptions, fresh_dir, remove_dir};
+use anyhow::{Context, Result, ensure};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions, fresh_dir, remove_dir};
+
+/// Runs a test on every server, all at the same time.
+fn on_each(test: fn(ServerKind) -> Result<()>) -> Result<()> {
+    std::thread::scope(|scope| {
+        let tests = ServerKind::ALL.map(|kind| (kind, scope.spawn(move || test(kind))));
+        tests.into_iter().try_for_each(|(kind, test)| test.join().expect("no panic").context(kind))
+    })
+}
+
+/// The statement for the end of the log.
+fn log_status(kind: ServerKind) -> &'static str {
+    if kind.is_mariadb() { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" }
+}
+
+#[test]
+fn each_server_is_what_it_says_and_logs_rows_in_full() -> Result<()> {
+    on_each(|kind| {
+        let server = Server::start(ServerOptions::of(kind))?;
+        assert_eq!(server.kind(), kind);
+        let version = server.sql("SELECT VERSION()")?;
+        assert!(kind.accepts(&version), "{kind}: {version}");
+        assert!(kind.accepts(&server.installation().version()?));
+        let query =
+            "SELECT @@server_id, @@log_bin, @@binlog_format, @@binlog_row_image, @@binlog_row_metadata,
+                     @@sync_binlog, @@performance_schema, @@port";
+        assert_eq!(server.sql(query)?, format!("1\t1\tROW\tFULL\tFULL\t0\t0\t{}\n", server.port()));
+        if kind.is_mariadb() {
+            let query = "SELECT @@gtid_strict_mode, @@log_slave_updates, @@binlog_annotate_row_events";
+            assert_eq!(server.sql(query)?, "1\t1\t1\n");
+            // the accounts were made outside of any log
+            assert_eq!(server.sql("SELECT @@gtid_binlog_pos")?, "\n");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn servers_of_different_kinds_run_side_by_side() -> Result<()> {
+    let servers = ServerKind::ALL.map(|kind| Server::start(ServerOptions::of(kind)));
+    let servers = servers.into_iter().collect::<Result<Vec<_>>>()?;
+    for server in &servers {
+        server.sql(&format!("CREATE DATABASE d; CREATE TABLE d.t AS SELECT '{}' AS kind", server.kind()))?;
+    }
+    for server in &servers {
+        let kind = server.sql_as("cdc", "cdc", "SELECT kind FROM d.t")?;
+        assert_eq!(kind.trim(), server.kind().to_string());
+    }
+    Ok(())
+}
 
 #[test]
 fn two_servers_are_independent_and_configured() -> Result<()> {
@@ -24,43 +73,104 @@ fn two_servers_are_independent_and_configured() -> Result<()> {
 
 #[test]
 fn accounts_have_the_rights_of_a_reader_and_no_more() -> Result<()> {
-    let server = Server::start(ServerOptions::default())?;
-    server.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY, v TEXT)")?;
-    server.sql_as("root", "root", "INSERT INTO shop.t VALUES (1, 'grün\tß')")?;
-    assert_eq!(server.sql_as("cdc", "cdc", "SELECT * FROM shop.t")?, "1\tgrün\\tß\n");
-    server.sql_as("cdc", "cdc", "SHOW BINARY LOG STATUS; FLUSH TABLES WITH READ LOCK")?;
-    let error = server.sql_as("cdc", "cdc", "DELETE FROM shop.t").unwrap_err().to_string();
-    assert!(error.contains("ERROR 1142"), "{error}");
-    let dump = fresh_dir("dump")?;
-    let dumped = server
-        .client_command("mysqlbinlog", "cdc", "cdc")?
-        .args(["--read-from-remote-server", "--raw", "binlog.000001"])
-        .arg(format!("--result-file={}/", dump.display()))
-        .status()?;
-    assert!(dumped.success());
-    assert!(dump.join("binlog.000001").metadata()?.len() > 100);
-    remove_dir(&dump)
+    on_each(|kind| {
+        let server = Server::start(ServerOptions::of(kind))?;
+        server.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY, v TEXT)")?;
+        server.sql_as("root", "root", "INSERT INTO shop.t VALUES (1, 'grün\tß')")?;
+        assert_eq!(server.sql_as("cdc", "cdc", "SELECT * FROM shop.t")?, "1\tgrün\\tß\n");
+        server.sql_as("cdc", "cdc", &format!("{}; FLUSH TABLES WITH READ LOCK", log_status(kind)))?;
+        let error = server.sql_as("cdc", "cdc", "DELETE FROM shop.t").unwrap_err().to_string();
+        assert!(error.contains("ERROR 1142"), "{error}");
+        assert!(server.sql_as("cdc", "wrong", "SELECT 1").is_err());
+        Ok(())
+    })
+}
+
+#[test]
+fn the_socket_lets_the_same_accounts_in_and_nobody_else() -> Result<()> {
+    on_each(|kind| {
+        let server = Server::start(ServerOptions::of(kind))?;
+        let users = "SELECT DISTINCT user FROM mysql.user WHERE user NOT LIKE '%.%' ORDER BY user";
+        assert_eq!(server.sql(users)?.replace("mariadb.sys\n", ""), "cdc\nroot\n");
+        let mut client = server.socket_command("mysql")?;
+        client.args(["--user=cdc", "--password=cdc", "--batch", "--skip-column-names"]);
+        let output = client.args(["--execute", "SELECT CURRENT_USER()"]).output()?;
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "cdc@%\n");
+        Ok(())
+    })
+}
+
+#[test]
+fn the_log_is_read_by_the_servers_own_program() -> Result<()> {
+    on_each(|kind| {
+        let server = Server::start(ServerOptions::of(kind))?;
+        server
+            .sql("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (4711)")?;
+        let status = server.sql(log_status(kind))?;
+        let file = status.split('\t').next().context("no log")?;
+        // a file that is closed: one that is written to says so in its header
+        server.sql("FLUSH BINARY LOGS")?;
+        let dump = fresh_dir("dump")?;
+        let dumped = server
+            .client_command("mysqlbinlog", "cdc", "cdc")?
+            .args(["--read-from-remote-server", "--raw", file])
+            .arg(format!("--result-file={}/", dump.display()))
+            .status()?;
+        assert!(dumped.success());
+        let original = std::fs::read(server.datadir().join(file))?;
+        assert!(std::fs::read(dump.join(file))? == original, "{kind}: the log was not read as it is");
+        let mut reader = Command::new(server.client("mysqlbinlog")?);
+        reader.args(["--no-defaults", "--base64-output=DECODE-ROWS", "--verbose"]).arg(dump.join(file));
+        let text = String::from_utf8_lossy(&reader.output()?.stdout).into_owned();
+        assert!(text.contains("### INSERT INTO `d`.`t`\n### SET\n###   @1=4711"), "{kind}: {text}");
+        remove_dir(&dump)
+    })
+}
+
+#[test]
+fn the_other_client_programs_are_found_by_their_mysql_names() -> Result<()> {
+    on_each(|kind| {
+        let server = Server::start(ServerOptions::of(kind))?;
+        server
+            .sql("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (4711)")?;
+        let ping = server.client_command("mysqladmin", "cdc", "cdc")?.arg("ping").output()?;
+        assert!(ping.status.success(), "{kind}: {ping:?}");
+        let dump = server.client_command("mysqldump", "root", "root")?.args(["d", "t"]).output()?;
+        assert!(String::from_utf8_lossy(&dump.stdout).contains("(4711)"), "{kind}: {dump:?}");
+        Ok(())
+    })
 }
 
 #[test]
 fn a_crash_and_a_restart_keep_data_and_port() -> Result<()> {
-    let mut server = Server::start(ServerOptions::default())?;
-    let (port, uuid) = (server.port(), server.sql("SELECT @@server_uuid")?);
-    server.sql("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (1)")?;
-    for _ in 0..2 {
-        server.kill()?;
-        assert_eq!(server.pid(), None);
-        assert!(server.sql("SELECT 1").is_err());
+    on_each(|kind| {
+        let mut server = Server::start(ServerOptions::of(kind))?;
+        let port = server.port();
+        server.sql("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (1)")?;
+        for _ in 0..2 {
+            server.kill()?;
+            assert_eq!(server.pid(), None);
+            assert!(server.sql("SELECT 1").is_err());
+            server.restart()?;
+        }
+        server.sql("INSERT INTO d.t VALUES (2)")?;
+        server.options_mut().extra.push("--performance-schema=ON".into());
         server.restart()?;
-    }
-    server.sql("INSERT INTO d.t VALUES (2)")?;
-    server.options_mut().extra.push("--performance-schema=ON".into());
+        // two statements: MariaDB shows a variable that is on as 0 beside COUNT(*)
+        assert_eq!(server.sql("SELECT COUNT(*) FROM d.t")?, "2\n");
+        assert_eq!(server.sql("SELECT @@port, @@performance_schema")?, format!("{port}\t1\n"));
+        server.stop()?;
+        server.stop() // a no-op
+    })
+}
+
+#[test]
+fn a_restart_keeps_the_uuid() -> Result<()> {
+    let mut server = Server::start(ServerOptions::default())?;
+    let uuid = server.sql("SELECT @@server_uuid")?;
+    server.kill()?;
     server.restart()?;
-    let query = "SELECT COUNT(*), @@port, @@performance_schema FROM d.t";
-    assert_eq!(server.sql(query)?, format!("2\t{port}\t1\n"));
     assert_eq!(server.sql("SELECT @@server_uuid")?, uuid);
-    server.stop()?;
-    server.stop()?; // a no-op
     Ok(())
 }
 
@@ -92,8 +202,10 @@ fn a_given_data_folder_is_kept_and_a_fresh_one_removed() -> Result<()> {
 
 #[test]
 fn a_refused_option_is_reported_with_the_servers_own_words() {
-    let error = Server::start(ServerOptions::default().with("--no-such-option")).unwrap_err().to_string();
-    assert!(error.contains("no-such-option") && error.contains("ended while starting"), "{error}");
+    for kind in ServerKind::ALL {
+        let error = Server::start(ServerOptions::of(kind).with("--no-such-option")).unwrap_err().to_string();
+        assert!(error.contains("no-such-option") && error.contains("ended while starting"), "{error}");
+    }
 }
 
 /// Runs this very test program again, for one test that starts a server and is then killed.

@@ -153,7 +153,7 @@ fn report(found: &Found, places: &Places, failures: usize) -> String {
     let file = places.file.display().to_string();
     _ = writeln!(
         out,
-        "{file}: {} of MySQL {}",
+        "{file}: {} of {}",
         count(found.taken.len() as u64, "table"),
         printable(&found.version)
     );

@@ -6,6 +6,7 @@ use super::{HEARTBEAT, LogPoint, event, random_uuid};
 use crate::config::Config;
 use crate::conn::{connect, query_error, query_value};
 use crate::gtid::GtidSet;
+use crate::server::{Flavor, Server};
 use cdc_core::position::Position;
 use cdc_core::{Error, Result, codes};
 use mysql_async::prelude::Queryable;
@@ -26,43 +27,50 @@ pub(super) struct Wanted {
 /// A stream, and whose it is.
 pub(super) struct Opened {
     pub(super) stream: BinlogStream,
-    pub(super) version: u32,
-    pub(super) server_uuid: String,
+    pub(super) server: Server,
 }
 
 impl Wanted {
     /// Connects and asks.
     pub(super) async fn open(self) -> Result<Opened> {
         let mut conn = connect(&self.config).await?;
-        let (a, b, c) = conn.server_version();
-        let version = u32::from(a) * 10_000 + u32::from(b) * 100 + u32::from(c);
         let doing = "asking for the log";
-        let server_uuid: String =
-            query_value(&mut conn, "SELECT @@server_uuid", doing).await?.unwrap_or_default();
-        self.check_reachable(&mut conn).await?;
+        let server = Server::ask(&mut conn).await?;
+        self.check_reachable(&mut conn, &server).await?;
         let nanos = HEARTBEAT.as_nanos();
-        // A UUID of our own: the server then ends no other replica's dump that happens to have our number.
-        let uuid = random_uuid();
-        conn.query_drop(format!(
-            "SET @master_heartbeat_period = {nanos}, @source_heartbeat_period = {nanos}, \
-             @slave_uuid = '{uuid}', @replica_uuid = '{uuid}', \
-             @source_binlog_checksum = 'CRC32', @slave_connect_state = ''"
-        ))
-        .await
-        .map_err(|e| query_error(e, doing))?;
+        let session = match server.flavor {
+            // A UUID of our own: the server then ends no other replica's dump that happens to have our number.
+            Flavor::MySql => format!(
+                "SET @master_heartbeat_period = {nanos}, @source_heartbeat_period = {nanos}, \
+                 @slave_uuid = '{uuid}', @replica_uuid = '{uuid}', @source_binlog_checksum = 'CRC32'",
+                uuid = random_uuid()
+            ),
+            // Capability 4: we know its GTID events. Strict: a position that is not in its log is refused, and not
+            // taken for the next one that is.
+            Flavor::MariaDb => {
+                let connect = if self.by_file {
+                    String::new()
+                } else {
+                    format!(", @slave_connect_state = '{}', @slave_gtid_strict_mode = 1", self.gtids)
+                };
+                format!("SET @master_heartbeat_period = {nanos}, @mariadb_slave_capability = 4{connect}")
+            }
+        };
+        conn.query_drop(session).await.map_err(|e| query_error(e, doing))?;
         let request = BinlogStreamRequest::new(self.config.server_id);
         let file = self.point.file.as_bytes().to_vec();
-        let request = if self.by_file {
-            request.with_filename(&file).with_pos(4)
-        } else {
-            request.with_gtid().with_gtid_set(event::sids(&self.gtids)?)
+        let request = match (self.by_file, server.flavor) {
+            (true, _) => request.with_filename(&file).with_pos(4),
+            (false, Flavor::MySql) => request.with_gtid().with_gtid_set(event::sids(&self.gtids)?),
+            // by what the session says
+            (false, Flavor::MariaDb) => request.with_pos(4),
         };
         let stream = conn.get_binlog_stream(request).await.map_err(|e| query_error(e, doing))?;
-        Ok(Opened { stream, version, server_uuid })
+        Ok(Opened { stream, server })
     }
 
     /// Is everything that is asked for still on the server, and is it a server that has what we have?
-    async fn check_reachable(&self, conn: &mut mysql_async::Conn) -> Result<()> {
+    async fn check_reachable(&self, conn: &mut mysql_async::Conn, server: &Server) -> Result<()> {
         let doing = "looking for the log position";
         if self.by_file {
             let logs: Vec<mysql_async::Row> =
@@ -76,6 +84,10 @@ impl Wanted {
                 .note(format!("the oldest log is \"{}\"", names.first().map_or("", String::as_str)))
                 .help("choose a start that the server still has, or start = initial"));
             }
+            return Ok(());
+        }
+        if server.is_mariadb() {
+            // it looks itself, and says so in the stream's first packet
             return Ok(());
         }
         let purged: String =

@@ -1,9 +1,11 @@
 //! Events that carry no rows: headers, checksums, GTIDs, statements, rotations.
 //!
-//! Layouts: MySQL source documentation, "Binlog Event", and `libbinlogevents`. A malformed body is an `Err` with
-//! what is wrong; the caller adds the position.
+//! Layouts: MySQL source documentation, "Binlog Event", and `libbinlogevents`; MariaDB knowledge base, "Replication
+//! Protocol", and its `sql/log_event.h`. A malformed body is an `Err` with what is wrong; the caller adds the position.
 
 use crate::ddl;
+use crate::decode::Flaw;
+use crate::decode::compressed::decompress_block;
 use crate::gtid::{Gtid, GtidSet, Origin};
 use cdc_core::{Charset, Error, Result, codes};
 use mysql_common::binlog::consts::BinlogChecksumAlg;
@@ -44,6 +46,19 @@ pub mod kind {
     pub const TRANSACTION_PAYLOAD: u8 = 40;
     pub const HEARTBEAT_V2: u8 = 41;
     pub const GTID_TAGGED: u8 = 42;
+    // MariaDB's own
+    pub const ANNOTATE_ROWS: u8 = 160;
+    pub const BINLOG_CHECKPOINT: u8 = 161;
+    pub const DOMAIN_GTID: u8 = 162;
+    pub const GTID_LIST: u8 = 163;
+    pub const START_ENCRYPTION: u8 = 164;
+    pub const QUERY_COMPRESSED: u8 = 165;
+    pub const WRITE_ROWS_COMPRESSED_V1: u8 = 166;
+    pub const UPDATE_ROWS_COMPRESSED_V1: u8 = 167;
+    pub const DELETE_ROWS_COMPRESSED_V1: u8 = 168;
+    pub const WRITE_ROWS_COMPRESSED: u8 = 169;
+    pub const UPDATE_ROWS_COMPRESSED: u8 = 170;
+    pub const DELETE_ROWS_COMPRESSED: u8 = 171;
 }
 
 /// What is used of an event's header.
@@ -53,6 +68,8 @@ pub struct Header {
     pub kind: u8,
     /// Seconds since 1970.
     pub timestamp: u32,
+    /// The `server_id` of the server that wrote it first.
+    pub server_id: u32,
     /// Bytes in all.
     pub size: u32,
     /// The low 32 bits of its end in the file; 0 for events that the server makes up.
@@ -67,6 +84,7 @@ impl Header {
         Header {
             kind: h.event_type_raw(),
             timestamp: h.timestamp(),
+            server_id: h.server_id(),
             size: h.event_size(),
             log_pos: h.log_pos(),
             flags: h.flags_raw(),
@@ -131,7 +149,7 @@ pub fn gtid(event: &Event) -> Parsed<(Gtid, Option<i64>)> {
         let tag = e.tag().map_or(String::new(), ToString::to_string).to_ascii_lowercase();
         let micros = e.immediate_commit_timestamp() as i64;
         let origin = Origin { uuid: e.sid(), tag: tag.into() };
-        return Ok((Gtid { origin, number: e.gno() }, (micros > 0).then_some(micros)));
+        return Ok((Gtid::MySql { origin, number: e.gno() }, (micros > 0).then_some(micros)));
     }
     let body = event.data();
     let origin = Origin { uuid: bytes(body, 1)?, tag: "".into() };
@@ -140,7 +158,73 @@ pub fn gtid(event: &Event) -> Parsed<(Gtid, Option<i64>)> {
         // bit 55 says that another time follows
         (u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], 0]) & !(1 << 55)) as i64
     });
-    Ok((Gtid { origin, number }, micros.filter(|&m| m > 0)))
+    Ok((Gtid::MySql { origin, number }, micros.filter(|&m| m > 0)))
+}
+
+/// What MariaDB's GTID event says of the transaction that it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainGtid {
+    /// Which transaction.
+    pub gtid: Gtid,
+    /// One statement follows and nothing that ends it; else it is also the BEGIN of what follows.
+    pub standalone: bool,
+    /// The branch, if what follows is prepared for an XA transaction, as XA COMMIT will name it.
+    pub prepares: Option<String>,
+    /// `binlog_alter_two_phase`: the ALTER that follows only begins here, or ended without effect.
+    pub no_effect: bool,
+}
+
+/// MariaDB's GTID.
+pub fn domain_gtid(header: &Header, body: &[u8]) -> Parsed<DomainGtid> {
+    const STANDALONE: u8 = 1;
+    const GROUP_COMMIT_ID: u8 = 2;
+    const PREPARED_XA: u8 = 64;
+    const COMPLETED_XA: u8 = 128;
+    // in the byte of further flags
+    const START_ALTER: u8 = 2;
+    const ROLLBACK_ALTER: u8 = 8;
+
+    let sequence = u64::from_le_bytes(bytes(body, 0)?);
+    let domain = u32::from_le_bytes(bytes(body, 8)?);
+    let [flags] = bytes(body, 12)?;
+    let mut at = 13;
+    if flags & GROUP_COMMIT_ID != 0 {
+        at += 8;
+    }
+    let mut branch = None;
+    if flags & (PREPARED_XA | COMPLETED_XA) != 0 {
+        let format = u32::from_le_bytes(bytes(body, at)?);
+        let [gtrid, bqual] = bytes(body, at + 4)?.map(usize::from);
+        at += 6;
+        let data = body.get(at..at + gtrid + bqual).ok_or("the name of an XA branch is cut off")?;
+        at += data.len();
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        branch = Some(format!("X'{}',X'{}',{format}", hex(&data[..gtrid]), hex(&data[gtrid..])));
+    }
+    // an event is at least 19 bytes long, filled up with zeros
+    let further = body.get(at).copied().unwrap_or(0);
+    Ok(DomainGtid {
+        gtid: Gtid::MariaDb { domain, server: header.server_id, sequence },
+        standalone: flags & STANDALONE != 0,
+        prepares: branch.filter(|_| flags & PREPARED_XA != 0),
+        no_effect: further & (START_ALTER | ROLLBACK_ALTER) != 0,
+    })
+}
+
+/// GTID_LIST of MariaDB: what earlier files hold.
+pub fn gtid_list(body: &[u8]) -> Parsed<GtidSet> {
+    // the upper four bits are flags
+    let count = u32::from_le_bytes(bytes(body, 0)?) & 0x0fff_ffff;
+    let mut set = GtidSet::new();
+    for i in 0..count as usize {
+        let at = 4 + 16 * i;
+        set.insert(&Gtid::MariaDb {
+            domain: u32::from_le_bytes(bytes(body, at)?),
+            server: u32::from_le_bytes(bytes(body, at + 4)?),
+            sequence: u64::from_le_bytes(bytes(body, at + 8)?),
+        });
+    }
+    Ok(set)
 }
 
 /// PREVIOUS_GTIDS: what earlier files hold. With tags the first word is in the tagged form.
@@ -225,15 +309,30 @@ pub struct Query<'a> {
     pub database: String,
     /// CREATE TABLE .. SELECT: the rows follow in the same transaction.
     pub starts_transaction: bool,
+    /// The error it ended with, 0 for none: it may have done a part of its work.
+    pub error: u16,
     sql_mode: u64,
     server_collation: u16,
     utf8mb4_collation: u16,
     explicit_timestamp: Option<bool>,
 }
 
+/// QUERY_COMPRESSED of MariaDB as the QUERY that it stands for.
+pub fn plain_query(body: &[u8]) -> Parsed<Vec<u8>> {
+    let database = usize::from(bytes::<1>(body, 8)?[0]);
+    let status = usize::from(u16::from_le_bytes(bytes(body, 11)?));
+    let text = 13 + status + database + 1;
+    let (head, block) = body.split_at_checked(text).ok_or("its database is cut off")?;
+    let mut plain = head.to_vec();
+    plain.extend(decompress_block(block).map_err(|flaw| match flaw {
+        Flaw::Truncated => "its compressed text is cut off".to_owned(),
+        Flaw::Undecodable(why) => why.to_string(),
+    })?);
+    Ok(plain)
+}
+
 /// QUERY.
-pub fn query(event: &Event) -> Parsed<Query<'_>> {
-    let body = event.data();
+pub fn query(body: &[u8]) -> Parsed<Query<'_>> {
     // thread 4, seconds 4, length of the database's name 1, error 2, length of the status variables 2
     let database_len = usize::from(bytes::<1>(body, 8)?[0]);
     let status_len = usize::from(u16::from_le_bytes(bytes(body, 11)?));
@@ -246,6 +345,7 @@ pub fn query(event: &Event) -> Parsed<Query<'_>> {
         text,
         database: String::from_utf8_lossy(database).into_owned(),
         starts_transaction: text.trim_end().to_ascii_uppercase().ends_with("START TRANSACTION"),
+        error: u16::from_le_bytes(bytes(body, 9)?),
         sql_mode: 0,
         server_collation: 0,
         utf8mb4_collation: 0,
@@ -309,6 +409,12 @@ fn read_status(mut rest: &[u8], query: &mut Query<'_>) {
             }
             19 => 1, // sql_require_primary_key
             20 => 1, // default_table_encryption
+            // MariaDB: hundredths of seconds, xid, flags of a GTID, collations that a client chose for itself
+            128 => 3,
+            129 => 8,
+            130 if body.first().is_some_and(|flags| flags & 12 != 0) => 9,
+            130 => 1,
+            131 => 1 + 4 * usize::from(body.first().copied().unwrap_or(0)),
             _ => return,
         };
         rest = body.get(n..).unwrap_or_default();
@@ -316,9 +422,9 @@ fn read_status(mut rest: &[u8], query: &mut Query<'_>) {
 }
 
 impl Query<'_> {
-    /// What the DDL parser must know to read the statement.
-    pub fn context(&self, version: u32) -> ddl::Context<'_> {
-        let mut context = ddl::Context::mysql(version).in_database(&self.database);
+    /// What the DDL parser must know to read the statement; `server` is what it knows of the server.
+    pub fn context<'q>(&'q self, server: &ddl::Context<'q>) -> ddl::Context<'q> {
+        let mut context = server.clone().in_database(&self.database);
         context.sql_mode = ddl::SqlMode::from_bits(self.sql_mode);
         if let Some(charset) = charset_of(self.server_collation) {
             context.server_charset = charset;
@@ -340,7 +446,7 @@ fn charset_of(collation: u16) -> Option<Charset> {
         .then(|| Charset::new(known.charset(), known.collation()))
 }
 
-/// The set in the form of the dump request.
+/// The set in the form of MySQL's dump request.
 pub fn sids(set: &GtidSet) -> Result<Vec<Sid<'static>>> {
     set.iter()
         .map(|(origin, ranges)| {

@@ -12,6 +12,8 @@
 use super::table_map::{TableMap, WireType};
 use crate::decode::bytes::{Bytes, LengthWidth};
 use crate::decode::charset::{self, Codec};
+use crate::decode::address::{self, Address};
+use crate::decode::compressed::{self, decompress_block};
 use crate::decode::number::DecimalLayout;
 use crate::decode::{self, Flaw, bit, enum_set, geometry, in_key, json, number, temporal, text};
 use cdc_core::diagnostic::codes;
@@ -63,6 +65,17 @@ mod event_type {
     pub const WRITE_ROWS: u8 = 30;
     pub const UPDATE_ROWS: u8 = 31;
     pub const DELETE_ROWS: u8 = 32;
+    /// The first of six.
+    pub const COMPRESSED: u8 = 166;
+}
+
+#[cold]
+fn corrupt(flaw: Flaw) -> Error {
+    let why = match flaw {
+        Flaw::Truncated => "it ends too early".into(),
+        Flaw::Undecodable(why) => why,
+    };
+    Error::definite(codes::LOG_CORRUPT, format!("the log holds a row event that cannot be read: {why}"))
 }
 
 impl<'a> RowsEvent<'a> {
@@ -83,16 +96,7 @@ impl<'a> RowsEvent<'a> {
                 ));
             }
         };
-        RowsEvent::read(kind, second_version, body).map_err(|flaw| {
-            let why = match flaw {
-                Flaw::Truncated => "it ends too early".into(),
-                Flaw::Undecodable(why) => why,
-            };
-            Error::definite(
-                codes::LOG_CORRUPT,
-                format!("the log holds a row event that cannot be read: {why}"),
-            )
-        })
+        RowsEvent::read(kind, second_version, body).map_err(corrupt)
     }
 
     fn read(kind: RowsKind, second_version: bool, body: &'a [u8]) -> Result<RowsEvent<'a>, Flaw> {
@@ -140,10 +144,61 @@ impl<'a> RowsEvent<'a> {
         self.columns > 0 && self.first.present == 0 && self.second.is_none_or(|second| second.present == 0)
     }
 
+    /// Do its images leave out nothing but generated columns? MariaDB 11.8 leaves them out of the images of
+    /// every UPDATE, DELETE and REPLACE, under `binlog_row_image = FULL` too, STORED ones and those of keys
+    /// among them (measured on 11.8.9; 10.11 has them).
+    pub fn lacks_only_generated(&self, schema: &TableSchema) -> bool {
+        let whole = |image: &Bitmap<'_>| {
+            let columns = schema.columns.iter().enumerate();
+            columns.into_iter().all(|(i, column)| bit_at(image.bits, i) || column.generated.is_some())
+        };
+        !self.has_all_columns()
+            && self.columns == schema.columns.len()
+            && whole(&self.first)
+            && self.second.is_none_or(|second| whole(&second))
+    }
+
+    /// Is each column that its images after lack the same as in the image before, which is whole? MariaDB's
+    /// `binlog_row_image = FULL_NODUP`: an image after holds what the statement set, and the server's own
+    /// changes beside it (triggers, ON UPDATE). The rows are then given out whole.
+    ///
+    /// A generated column that is left out may have changed with the others: images without one stay partial.
+    /// So do images before that are not whole (MINIMAL, NOBLOB); a MINIMAL one of a table without a key is.
+    pub fn after_is_completed_by_before(&self, schema: &TableSchema) -> bool {
+        let Some(second) = self.second else { return false };
+        self.first.all
+            && !second.all
+            && self.columns == schema.columns.len()
+            && schema
+                .columns
+                .iter()
+                .enumerate()
+                .all(|(i, column)| bit_at(second.bits, i) || column.generated.is_none())
+    }
+
     /// The bytes of its rows, by which to count and to budget.
     pub fn rows_len(&self) -> usize {
         self.rows.len()
     }
+}
+
+/// A row event that MariaDB has compressed (`log_bin_compress`), as the plain event that it stands for: its kind and
+/// body. `None` for one that is plain.
+///
+/// # Errors
+/// `LOG_CORRUPT`.
+pub fn decompress(event_type: u8, body: &[u8]) -> Result<Option<(u8, Vec<u8>)>> {
+    use event_type::*;
+    // in the order of their numbers: v1, then v2
+    const PLAIN: [u8; 6] =
+        [WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1, WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS];
+    let Some(&plain) = event_type.checked_sub(COMPRESSED).and_then(|i| PLAIN.get(usize::from(i))) else {
+        return Ok(None);
+    };
+    let event = RowsEvent::parse(plain, body)?;
+    let head = body.len() - event.rows.len();
+    let rows = decompress_block(event.rows).map_err(corrupt)?;
+    Ok(Some((plain, [&body[..head], &rows].concat())))
 }
 
 /// Which columns an image holds.
@@ -199,9 +254,9 @@ enum Step {
     Double,
     Year,
     Date,
-    Time,
-    DateTime,
-    Timestamp,
+    Time { fsp: u8 },
+    DateTime { fsp: u8 },
+    Timestamp { fsp: u8 },
     Time2 { fsp: u8 },
     DateTime2 { fsp: u8 },
     Timestamp2 { fsp: u8 },
@@ -215,6 +270,10 @@ enum Step {
     Json { width: LengthWidth },
     Geometry { width: LengthWidth },
     Vector { width: LengthWidth },
+    TextCompressed { width: LengthWidth, codec: Codec },
+    BytesCompressed { width: LengthWidth },
+    /// One byte of length, as for any string of so few.
+    Address(Address),
 }
 
 impl RowDecoder {
@@ -258,23 +317,31 @@ impl RowDecoder {
         let guess = (2 * event.rows.len() + 16).min(4096);
         let buffers =
             Buffers { builder: RowBuilder::with_capacity(guess), text: String::new(), bytes: Vec::new() };
-        RowsIter { decoder: self, event: *event, rest: Bytes(event.rows), buffers, row: 0, ended: false }
+        let completed = event.after_is_completed_by_before(&self.schema);
+        RowsIter { decoder: self, event: *event, completed, rest: Bytes(event.rows), buffers, row: 0, ended: false }
     }
 
-    /// One image. A flaw comes with the index of its column, or the number of columns if it is in the bitmap
+    /// Do the rows of this event come out whole: the images hold all columns, or the one before completes the
+    /// one after?
+    pub fn gives_whole_rows(&self, event: &RowsEvent<'_>) -> bool {
+        event.has_all_columns() || event.after_is_completed_by_before(&self.schema)
+    }
+
+    /// One image; what it does not hold is that of `completed_by`. A flaw comes with the index of its column, or the number of columns if it is in the bitmap
     /// of NULLs.
     #[inline]
     fn image(
         &self,
         input: &mut Bytes<'_>,
         present: &Bitmap<'_>,
+        completed_by: Option<&Row>,
         buffers: &mut Buffers,
     ) -> Result<Row, (Flaw, usize)> {
         buffers.builder.clear();
         if present.all {
             self.full_image(input, buffers)?;
         } else {
-            self.partial_image(input, present, buffers)?;
+            self.partial_image(input, present, completed_by, buffers)?;
         }
         Ok(buffers.builder.finish())
     }
@@ -297,14 +364,20 @@ impl RowDecoder {
         &self,
         input: &mut Bytes<'_>,
         present: &Bitmap<'_>,
+        completed_by: Option<&Row>,
         buffers: &mut Buffers,
     ) -> Result<(), (Flaw, usize)> {
         let columns = self.steps.len();
         let nulls = input.take(present.present.div_ceil(8)).map_err(|flaw| (flaw, columns))?;
+        let mut other = completed_by.map(Row::iter);
         let mut null = 0;
         for (i, step) in self.steps.iter().enumerate() {
+            let unchanged = other.as_mut().and_then(|row| row.next_encoded());
             if !bit_at(present.bits, i) {
-                buffers.builder.push_absent();
+                match unchanged {
+                    Some(value) => buffers.builder.push_encoded(value),
+                    None => buffers.builder.push_absent(),
+                }
                 continue;
             }
             if bit_at(nulls, null) {
@@ -336,11 +409,11 @@ fn step(wire: WireType, ty: &ColumnType, key: bool) -> Option<Step> {
         (ColumnType::Double { .. }, WireType::Double) => Step::Double,
         (ColumnType::Year, WireType::Year) => Step::Year,
         (ColumnType::Date, WireType::Date) => Step::Date,
-        (ColumnType::Time { .. }, WireType::Time) => Step::Time,
+        (ColumnType::Time { fsp }, WireType::Time) => Step::Time { fsp: *fsp },
         (ColumnType::Time { .. }, WireType::Time2 { fsp }) => Step::Time2 { fsp },
-        (ColumnType::DateTime { .. }, WireType::DateTime) => Step::DateTime,
+        (ColumnType::DateTime { fsp }, WireType::DateTime) => Step::DateTime { fsp: *fsp },
         (ColumnType::DateTime { .. }, WireType::DateTime2 { fsp }) => Step::DateTime2 { fsp },
-        (ColumnType::Timestamp { .. }, WireType::Timestamp) => Step::Timestamp,
+        (ColumnType::Timestamp { fsp }, WireType::Timestamp) => Step::Timestamp { fsp: *fsp },
         (ColumnType::Timestamp { .. }, WireType::Timestamp2 { fsp }) => Step::Timestamp2 { fsp },
         (ColumnType::Char { .. }, WireType::String { length }) => {
             Step::Char { width: LengthWidth::of_string(length), codec: codec()? }
@@ -366,6 +439,22 @@ fn step(wire: WireType, ty: &ColumnType, key: bool) -> Option<Step> {
         (ColumnType::Json, WireType::Json { width }) => Step::Json { width },
         (ColumnType::Geometry { .. }, WireType::Geometry { width }) => Step::Geometry { width },
         (ColumnType::Vector { .. }, WireType::Vector { width }) => Step::Vector { width },
+        (ColumnType::Vector { .. }, WireType::VarChar { length }) => {
+            Step::Vector { width: LengthWidth::of_string(length) }
+        }
+        (ColumnType::VarChar { .. }, WireType::VarCharCompressed { length }) => {
+            Step::TextCompressed { width: LengthWidth::of_string(length), codec: codec()? }
+        }
+        (ColumnType::Text { .. }, WireType::BlobCompressed { width }) => {
+            Step::TextCompressed { width, codec: codec()? }
+        }
+        (ColumnType::VarBinary { .. }, WireType::VarCharCompressed { length }) => {
+            Step::BytesCompressed { width: LengthWidth::of_string(length) }
+        }
+        (ColumnType::Blob { .. }, WireType::BlobCompressed { width }) => Step::BytesCompressed { width },
+        (ColumnType::Uuid, WireType::String { .. }) => Step::Address(Address::Uuid),
+        (ColumnType::Inet4, WireType::String { .. }) => Step::Address(Address::Inet4),
+        (ColumnType::Inet6, WireType::String { .. }) => Step::Address(Address::Inet6),
         _ => return None,
     })
 }
@@ -392,9 +481,9 @@ impl Step {
             Step::Double => number::double(input, out),
             Step::Year => number::year(input, out),
             Step::Date => temporal::date(input, out),
-            Step::Time => temporal::time(input, out),
-            Step::DateTime => temporal::datetime(input, out),
-            Step::Timestamp => temporal::timestamp(input, out),
+            Step::Time { fsp } => temporal::time(input, *fsp, out),
+            Step::DateTime { fsp } => temporal::datetime(input, *fsp, out),
+            Step::Timestamp { fsp } => temporal::timestamp(input, *fsp, out),
             Step::Time2 { fsp } => temporal::time2(input, *fsp, out),
             Step::Bit { bytes } => bit::decode(input, *bytes, out),
             Step::Enum { bytes, labels } => enum_set::push_enum(input.uint_le(*bytes)?, labels, out),
@@ -411,6 +500,17 @@ impl Step {
                 Ok(())
             }
             Step::Vector { width } => geometry::vector(input.sized(*width)?, out),
+            Step::TextCompressed { width, codec } => {
+                let plain = compressed::value(input.sized(*width)?, &mut buffers.bytes)?;
+                text::text(plain, *codec, &mut buffers.text, out)
+            }
+            Step::BytesCompressed { width } => {
+                text::bytes(compressed::value(input.sized(*width)?, &mut buffers.bytes)?, out);
+                Ok(())
+            }
+            Step::Address(ty) => {
+                address::decode(input.sized(LengthWidth::One)?, *ty, &mut buffers.text, out)
+            }
         }
     }
 }
@@ -420,6 +520,8 @@ impl Step {
 pub struct RowsIter<'d, 'e> {
     decoder: &'d RowDecoder,
     event: RowsEvent<'e>,
+    /// Is an image after completed by the one before?
+    completed: bool,
     rest: Bytes<'e>,
     buffers: Buffers,
     row: usize,
@@ -428,7 +530,7 @@ pub struct RowsIter<'d, 'e> {
 
 impl RowsIter<'_, '_> {
     fn change(&mut self) -> Result<Change> {
-        let RowsIter { decoder, event, rest, buffers, row, .. } = self;
+        let RowsIter { decoder, event, completed, rest, buffers, row, .. } = self;
         if event.has_no_columns() {
             // Such images take no bytes, so nobody can say how many there are. MySQL refuses the statement
             // that would log them (measured on 9.7.4: error 1534).
@@ -448,13 +550,19 @@ impl RowsIter<'_, '_> {
                 ),
             ));
         }
-        let first = decoder.image(rest, &event.first, buffers);
+        let first = decoder.image(rest, &event.first, None, buffers);
         let (before_image, after_image) = match (event.kind, &event.second) {
             (RowsKind::Write, _) => (None, Some(first)),
             (_, None) => (Some(first), None),
             (_, Some(second)) => {
                 // the second image can only be found behind a first that is whole
-                let second = if first.is_ok() { Some(decoder.image(rest, second, buffers)) } else { None };
+                let second = match &first {
+                    Ok(before) => {
+                        let completed_by = completed.then_some(before);
+                        Some(decoder.image(rest, second, completed_by, buffers))
+                    }
+                    Err(_) => None,
+                };
                 (Some(first), second)
             }
         };
@@ -554,7 +662,7 @@ impl KeyExtractor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cdc_core::schema::{Charset, Column, TableId};
+    use cdc_core::schema::{Charset, Column, LobSize, TableId};
     use cdc_core::value::Value;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
@@ -637,6 +745,108 @@ mod tests {
         let after = |v| Some(Row::pack([Value::Absent, Value::Absent, v]));
         assert_eq!(changes, [(key(1), after(Value::Null)), (key(2), after(Value::Decimal("1.05".into())))]);
         assert!(!RowsEvent::parse(31, &body.concat()).unwrap().has_all_columns());
+    }
+
+    /// `t.n1 (id INT PRIMARY KEY, a INT, b VARCHAR(20) utf8mb4, c TEXT utf8mb4)`, as 11.8.9 logs it under FULL_NODUP.
+    #[test]
+    fn images_after_are_completed_by_those_before() {
+        let mut body = vec![7, 0, 0, 0, 0, 0, 1, 0];
+        body.extend(b"\x01t\0\x02n1\0\x04\x03\x03\x0f\xfc\x03\x50\x00\x02\x0e");
+        let (_, schema) = table();
+        let mut schema = TableSchema::clone(&schema);
+        let int = ColumnType::Int { width: IntWidth::Int, unsigned: false };
+        schema.columns[2] = schema.columns[1].clone();
+        schema.columns[1] = Column::new("a", int);
+        let text = ColumnType::Text { size: LobSize::Normal, charset: Charset::utf8mb4() };
+        schema.columns.push(Column::new("c", text));
+        let map = TableMap::parse(&body).unwrap();
+        let row = |id, a, b: Option<&'static str>, c: Option<&'static str>| {
+            let text = |v: Option<&'static str>| v.map_or(Value::Null, |v| Value::Text(v.into()));
+            Row::pack([Value::Int(id), Value::Int(a), text(b), text(c)])
+        };
+        let decode = |hex: &str, schema: &TableSchema| {
+            let bytes: Vec<u8> = (0..hex.len())
+                .step_by(2)
+                .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap())
+                .collect();
+            let decoder = RowDecoder::new(&map, &Arc::new(schema.clone())).unwrap();
+            let event = RowsEvent::parse(24, &bytes).unwrap();
+            assert_eq!(decoder.gives_whole_rows(&event), event.after_is_completed_by_before(schema));
+            let changes: Vec<_> = decoder.rows(&event).collect::<Result<_>>().unwrap();
+            (decoder.gives_whole_rows(&event), changes)
+        };
+        let head = "070000000000010004";
+        let (whole, changes) = decode(
+            &format!(
+                "{head}0f02f001000000010000000162010063fe0b000000f4020000000200000002006363fe0c000000"
+            ),
+            &schema,
+        );
+        assert!(whole);
+        assert_eq!(
+            changes,
+            [
+                (Some(row(1, 1, Some("b"), Some("c"))), Some(row(1, 11, Some("b"), Some("c")))),
+                (Some(row(2, 2, None, Some("cc"))), Some(row(2, 12, None, Some("cc")))),
+            ]
+        );
+        // set to NULL is not left out
+        let (_, changes) = decode(&format!("{head}0f04f0010000000b0000000162010063ff"), &schema);
+        assert_eq!(changes[0].1, Some(row(1, 11, None, Some("c"))));
+        let (_, changes) = decode(&format!("{head}0f01f4010000000b000000010063fe03000000"), &schema);
+        assert_eq!(changes[0].1, Some(row(3, 11, None, Some("c"))));
+        // MINIMAL: the image before is not whole either
+        let (whole, changes) = decode(&format!("{head}0102fe03000000fe64000000"), &schema);
+        assert!(!whole);
+        assert!(changes[0].1.as_ref().is_some_and(Row::has_absent));
+        // a generated column that is left out may have changed
+        schema.columns[2].generated =
+            Some(cdc_core::schema::Generated { expression: "a".into(), stored: true });
+        let (whole, changes) = decode(&format!("{head}0f02f001000000010000000162010063fe0b000000"), &schema);
+        assert!(!whole);
+        assert!(changes[0].1.as_ref().is_some_and(Row::has_absent));
+        // 11.8 leaves it out of both
+        let bytes = [&[7, 0, 0, 0, 0, 0, 1, 0, 4, 0b1011, 0b1011][..], &[0; 40]].concat();
+        let event = RowsEvent::parse(24, &bytes).unwrap();
+        assert!(event.lacks_only_generated(&schema) && !event.has_all_columns());
+        schema.columns[2].generated = None;
+        assert!(!event.lacks_only_generated(&schema));
+    }
+
+    /// INSERT, UPDATE and DELETE of `z1 (id INT, a VARCHAR(300) latin1)` as 10.11.19 logs them under
+    /// `log_bin_compress`.
+    #[test]
+    fn compressed_events_become_plain_ones() {
+        let hex = |s: &str| -> Vec<u8> {
+            (0..s.len()).step_by(2).map(|i| u8::from_str_radix(&s[i..i + 2], 16).unwrap()).collect()
+        };
+        let (a, b) = ("61".repeat(100), "62".repeat(200));
+        let write =
+            "1f00000000000100020382013a789cfbc3c8c0c090c2904807f0870968d50986a46102004af6759c";
+        let (kind, plain) = decompress(166, &hex(write)).unwrap().unwrap();
+        let rows = format!("1f00000000000100020 3fc010000006400{a}fc02000000c800{b}").replace(' ', "");
+        assert_eq!((kind, plain), (23, hex(&rows)));
+        let update = "1f00000000000100020303820276789cfbc3c8c0c090c2904807f00764552a5dacaaf8c304b4eb04\
+                      43d2300160ef9c1c36dea90000e16dec29";
+        let (kind, plain) = decompress(167, &hex(update)).unwrap().unwrap();
+        let rows = format!(
+            "1f00000000000100020303fc010000006400{a}fc010000006500{a}78fc02000000c800{b}fc02000000c900{b}78"
+        );
+        assert_eq!((kind, plain), (24, hex(&rows)));
+        let delete = hex("1f000000000001000203816c789cfbc3c8c0c090ca904807500100341827bf");
+        let (kind, plain) = decompress(168, &delete).unwrap().unwrap();
+        assert_eq!((kind, plain), (25, hex(&format!("1f000000000001000203fc010000006500{a}78"))));
+        // the same behind the head of the second version
+        let head = &[0x1f, 0, 0, 0, 0, 0, 1, 0, 2, 0, 2, 3][..];
+        let (kind, plain) = decompress(171, &[head, &delete[10..]].concat()).unwrap().unwrap();
+        assert_eq!((kind, &plain[..12], &plain[12..17]), (32, head, &[0xfc, 1, 0, 0, 0][..]));
+
+        for kind in (0..=u8::MAX).filter(|kind| !(166..=171).contains(kind)) {
+            assert_eq!(decompress(kind, &delete).unwrap(), None);
+        }
+        for n in 0..delete.len() {
+            assert_eq!(decompress(168, &delete[..n]).unwrap_err().code(), codes::LOG_CORRUPT, "{n}");
+        }
     }
 
     #[test]

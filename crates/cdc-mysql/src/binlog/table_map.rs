@@ -88,11 +88,12 @@ pub enum WireType {
     Year,
     /// DATE.
     Date,
-    /// TIME before MySQL 5.6.
+    /// TIME in the layout before MySQL 5.6. The log does not say how many digits of fraction there are; so
+    /// with the next two.
     Time,
-    /// DATETIME before MySQL 5.6.
+    /// DATETIME in the layout before MySQL 5.6.
     DateTime,
-    /// TIMESTAMP before MySQL 5.6.
+    /// TIMESTAMP in the layout before MySQL 5.6.
     Timestamp,
     /// TIME.
     Time2 {
@@ -109,15 +110,26 @@ pub enum WireType {
         /// Digits of fraction.
         fsp: u8,
     },
-    /// CHAR and BINARY.
+    /// CHAR and BINARY; MariaDB's UUID, INET4 and INET6.
     String {
         /// In bytes.
         length: u16,
     },
-    /// VARCHAR and VARBINARY.
+    /// VARCHAR and VARBINARY; MariaDB's VECTOR.
     VarChar {
         /// In bytes.
         length: u16,
+    },
+    /// VARCHAR and VARBINARY that are COMPRESSED (MariaDB).
+    VarCharCompressed {
+        /// In bytes, the byte in front that says how a value is compressed among them: one more than the
+        /// type has.
+        length: u16,
+    },
+    /// The TEXT and BLOB families, COMPRESSED (MariaDB).
+    BlobCompressed {
+        /// The length in front of a value.
+        width: LengthWidth,
     },
     /// The TEXT and BLOB families.
     Blob {
@@ -176,6 +188,8 @@ mod code {
     pub const TIMESTAMP2: u8 = 17;
     pub const DATETIME2: u8 = 18;
     pub const TIME2: u8 = 19;
+    pub const BLOB_COMPRESSED: u8 = 140;
+    pub const VARCHAR_COMPRESSED: u8 = 141;
     pub const VECTOR: u8 = 242;
     pub const JSON: u8 = 245;
     pub const NEWDECIMAL: u8 = 246;
@@ -401,6 +415,8 @@ fn read_type(code: u8, metadata: &mut Bytes<'_>) -> Result<Option<WireType>, Fla
         code::TIMESTAMP2 => WireType::Timestamp2 { fsp: fsp(metadata)? },
         code::VARCHAR => WireType::VarChar { length: metadata.u16()? },
         code::BLOB => WireType::Blob { width: width(metadata)? },
+        code::VARCHAR_COMPRESSED => WireType::VarCharCompressed { length: metadata.u16()? },
+        code::BLOB_COMPRESSED => WireType::BlobCompressed { width: width(metadata)? },
         code::JSON => WireType::Json { width: width(metadata)? },
         code::GEOMETRY => WireType::Geometry { width: width(metadata)? },
         code::VECTOR => WireType::Vector { width: width(metadata)? },
@@ -432,9 +448,14 @@ impl WireType {
         matches!(self, Tiny | Short | Int24 | Long | LongLong | Float | Double | NewDecimal { .. } | Year)
     }
 
-    /// `is_character_type()`: bytes count, with the collation `binary`.
+    /// `is_character_type()`: bytes count, with the collation `binary`; so do MariaDB's UUID, INET4, INET6
+    /// and VECTOR, and its compressed types (measured on 10.11 and 11.8).
     fn is_character(self) -> bool {
-        matches!(self, WireType::String { .. } | WireType::VarChar { .. } | WireType::Blob { .. })
+        use WireType::*;
+        matches!(
+            self,
+            String { .. } | VarChar { .. } | Blob { .. } | VarCharCompressed { .. } | BlobCompressed { .. }
+        )
     }
 
     fn is_enum_or_set(self) -> bool {
@@ -643,16 +664,33 @@ fn layout_agrees(wire: WireType, ty: &ColumnType) -> bool {
         (ColumnType::Time { fsp }, WireType::Time2 { fsp: log })
         | (ColumnType::DateTime { fsp }, WireType::DateTime2 { fsp: log })
         | (ColumnType::Timestamp { fsp }, WireType::Timestamp2 { fsp: log }) => *fsp == log,
-        (ColumnType::Time { fsp }, WireType::Time)
-        | (ColumnType::DateTime { fsp }, WireType::DateTime)
-        | (ColumnType::Timestamp { fsp }, WireType::Timestamp) => *fsp == 0,
+        // any fraction, of which the log says nothing; MySQL has none in these layouts
+        (ColumnType::Time { .. }, WireType::Time)
+        | (ColumnType::DateTime { .. }, WireType::DateTime)
+        | (ColumnType::Timestamp { .. }, WireType::Timestamp) => true,
+        (ColumnType::Uuid | ColumnType::Inet6, WireType::String { length }) => length == 16,
+        (ColumnType::Inet4, WireType::String { length }) => length == 4,
+        // MariaDB
+        (ColumnType::Vector { dimensions }, WireType::VarChar { length }) => {
+            u64::from(*dimensions) * 4 == u64::from(length)
+        }
         (ColumnType::Char { length, charset }, WireType::String { length: log })
         | (ColumnType::VarChar { length, charset }, WireType::VarChar { length: log }) => {
             in_bytes(*length, &charset.name, log)
         }
         (ColumnType::Binary { length }, WireType::String { length: log })
         | (ColumnType::VarBinary { length }, WireType::VarChar { length: log }) => *length == u32::from(log),
-        (ColumnType::Text { size, .. } | ColumnType::Blob { size }, WireType::Blob { width }) => {
+        // one byte more, see `VarCharCompressed`
+        (ColumnType::VarChar { length, charset }, WireType::VarCharCompressed { length: log @ 1.. }) => {
+            in_bytes(*length, &charset.name, log - 1)
+        }
+        (ColumnType::VarBinary { length }, WireType::VarCharCompressed { length: log @ 1.. }) => {
+            *length == u32::from(log - 1)
+        }
+        (
+            ColumnType::Text { size, .. } | ColumnType::Blob { size },
+            WireType::Blob { width } | WireType::BlobCompressed { width },
+        ) => {
             width
                 == match size {
                     LobSize::Tiny => LengthWidth::One,
@@ -685,7 +723,13 @@ fn is_unsigned(ty: &ColumnType) -> Option<bool> {
 /// The character set that the log should name for a column of this type.
 fn charset_name(ty: &ColumnType) -> Option<&str> {
     match ty {
-        ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => Some("binary"),
+        ColumnType::Binary { .. }
+        | ColumnType::VarBinary { .. }
+        | ColumnType::Blob { .. }
+        | ColumnType::Uuid
+        | ColumnType::Inet4
+        | ColumnType::Inet6
+        | ColumnType::Vector { .. } => Some("binary"),
         _ => ty.charset().map(|charset| &*charset.name),
     }
 }
@@ -694,6 +738,25 @@ fn charset_name(ty: &ColumnType) -> Option<&str> {
 fn charset_of(collation: u16) -> Option<&'static str> {
     if collation == BINARY_COLLATION {
         return Some("binary");
+    }
+    // MariaDB's own numbers (all of 10.11.19 and 11.8.9 were compared)
+    let collation = match collation {
+        // uca1400: the collations of a character set fill 256 numbers
+        0x800..0xd00 => {
+            return Some(["utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32"][usize::from((collation >> 8) - 8)]);
+        }
+        // a NO PAD collation is its sibling's number and 1024
+        1024..0x800 => collation - 1024,
+        _ => collation,
+    };
+    // Croatian, Burmese and Thai
+    match collation >> 5 {
+        18 => return Some("utf8mb3"),
+        19 => return Some("utf8mb4"),
+        20 => return Some("ucs2"),
+        21 => return Some("utf16"),
+        23 => return Some("utf32"),
+        _ => {}
     }
     let id = CollationId::from(collation);
     match id {
@@ -748,14 +811,18 @@ impl fmt::Display for WireType {
             WireType::NewDecimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
             WireType::Year => f.write_str("year"),
             WireType::Date => f.write_str("date"),
-            WireType::Time => f.write_str("time before MySQL 5.6"),
-            WireType::DateTime => f.write_str("datetime before MySQL 5.6"),
-            WireType::Timestamp => f.write_str("timestamp before MySQL 5.6"),
+            WireType::Time => f.write_str("time in the layout before MySQL 5.6"),
+            WireType::DateTime => f.write_str("datetime in the layout before MySQL 5.6"),
+            WireType::Timestamp => f.write_str("timestamp in the layout before MySQL 5.6"),
             WireType::Time2 { fsp } => write!(f, "time({fsp})"),
             WireType::DateTime2 { fsp } => write!(f, "datetime({fsp})"),
             WireType::Timestamp2 { fsp } => write!(f, "timestamp({fsp})"),
             WireType::String { length } => write!(f, "char or binary of {length} bytes"),
             WireType::VarChar { length } => write!(f, "varchar or varbinary of {length} bytes"),
+            WireType::VarCharCompressed { length } => {
+                write!(f, "compressed varchar or varbinary of {} bytes", length.saturating_sub(1))
+            }
+            WireType::BlobCompressed { width } => write!(f, "compressed {}", blob(*width)),
             WireType::Blob { width } => f.write_str(blob(*width)),
             WireType::Enum { bytes } => write!(f, "enum of {bytes} bytes"),
             WireType::Set { bytes } => write!(f, "set of {bytes} bytes"),
@@ -890,6 +957,105 @@ mod tests {
         // CHAR(255) of utf8mb4: 1020 bytes
         let mut metadata = Bytes(&[0xce, 0xfc]);
         assert_eq!(read_type(code::STRING, &mut metadata).unwrap(), Some(WireType::String { length: 1020 }));
+    }
+
+    fn hex(s: &str) -> Vec<u8> {
+        (0..s.len()).step_by(2).map(|i| u8::from_str_radix(&s[i..i + 2], 16).unwrap()).collect()
+    }
+
+    /// An event of table `t.t` with these columns (their count and all behind), and a structure of these types.
+    fn mariadb(columns: &str, types: Vec<ColumnType>) -> (TableMap, TableSchema) {
+        let body = [&[7, 0, 0, 0, 0, 0, 1, 0][..], b"\x01t\0\x01t\0", &hex(columns)].concat();
+        let columns = types.into_iter().enumerate().map(|(i, ty)| Column::new(format!("c{i}"), ty));
+        let mut columns: Vec<_> = columns.collect();
+        columns[0].nullable = false;
+        let schema = TableSchema { id: TableId::new("t", "t"), columns, ..schema() };
+        (TableMap::parse(&body).unwrap(), schema)
+    }
+
+    fn int() -> ColumnType {
+        ColumnType::Int { width: IntWidth::Int, unsigned: false }
+    }
+
+    /// As 10.11.19 and 11.8.9 log them, without the columns' names.
+    #[test]
+    fn compressed_columns_of_mariadb() {
+        let text = |name: &str, length| ColumnType::VarChar { length, charset: Charset::new(name, "") };
+        let lob = |name: &str, size| ColumnType::Text { size, charset: Charset::new(name, "") };
+        let types = vec![
+            int(),
+            text("utf8mb4", 500),
+            text("latin1", 255),
+            text("latin1", 254),
+            lob("utf8mb4", LobSize::Normal),
+            ColumnType::Blob { size: LobSize::Normal },
+            lob("latin1", LobSize::Tiny),
+            lob("ucs2", LobSize::Medium),
+        ];
+        for charsets in ["072d08082d3f0823", "0ffc00090808fc00093ffc0009fc000a"] {
+            let columns = format!("08038d8d8d8c8c8c8c0ad1070001ff0002020103fe01010003{charsets}080100");
+            let mut types = types.clone();
+            if charsets.starts_with("0f") {
+                types[6] = lob("utf8mb4", LobSize::Tiny);
+            }
+            let (map, mut schema) = mariadb(&columns, types);
+            assert_eq!(map.columns[1].ty, WireType::VarCharCompressed { length: 2001 });
+            assert_eq!(map.columns[7].ty, WireType::BlobCompressed { width: LengthWidth::Three });
+            map.check(&schema).unwrap();
+            schema.columns[3].ty = text("latin1", 253);
+            let error = map.check(&schema).unwrap_err().to_string();
+            assert!(error.contains("compressed varchar or varbinary of 254 bytes"), "{error}");
+        }
+    }
+
+    /// `c1 UUID, c2 INET4, c3 CHAR(16), c4 INET6, c5 BINARY(16), c6 VARCHAR(5)`, then two VECTORs of 11.8.9.
+    #[test]
+    fn identifiers_addresses_and_vectors_of_mariadb() {
+        let types = vec![
+            ColumnType::Int { width: IntWidth::Int, unsigned: true },
+            ColumnType::Uuid,
+            ColumnType::Inet4,
+            ColumnType::Char { length: 16, charset: Charset::utf8mb4() },
+            ColumnType::Inet6,
+            ColumnType::Binary { length: 16 },
+            ColumnType::VarChar { length: 5, charset: Charset::new("latin1", "") },
+        ];
+        let columns = "0703fefefefefe0f0cfe10fe04fe40fe10fe1005007e01018002053f022d0508080100";
+        let (map, mut schema) = mariadb(columns, types);
+        assert_eq!((map.columns[1].collation, map.columns[3].collation), (Some(63), Some(45)));
+        map.check(&schema).unwrap();
+        schema.columns[1].ty = ColumnType::Inet4;
+        assert_eq!(map.check(&schema).unwrap_err().code(), codes::STRUCTURE_DIFFERS);
+
+        let vector = |dimensions| ColumnType::Vector { dimensions };
+        let columns = "04030f0f0f060c000c0000010e01010002013f080100";
+        let (map, mut schema) = mariadb(columns, vec![int(), vector(3), vector(3), vector(64)]);
+        map.check(&schema).unwrap();
+        schema.columns[3].ty = vector(63);
+        assert_eq!(map.check(&schema).unwrap_err().code(), codes::STRUCTURE_DIFFERS);
+    }
+
+    #[test]
+    fn collations_of_mariadb_have_their_character_sets() {
+        for (collation, charset) in [
+            (2304, "utf8mb4"),
+            (2048, "utf8mb3"),
+            (3271, "utf32"),
+            (1070, "utf8mb4"),
+            (1071, "latin1"),
+            (1111, "gbk"),
+            (576, "utf8mb3"),
+            (608, "utf8mb4"),
+            (1232, "utf8mb3"),
+            (736, "utf32"),
+            (45, "utf8mb4"),
+            (63, "binary"),
+        ] {
+            assert_eq!(charset_of(collation), Some(charset), "{collation}");
+        }
+        for collation in 0..=u16::MAX {
+            charset_of(collation);
+        }
     }
 
     #[test]

@@ -4,8 +4,9 @@ use super::column::{self, ColumnDef};
 use super::create::{self, Options};
 use super::cursor::{Cursor, Failure, Parsed};
 use super::default::{self, DefaultValue};
-use super::index::{self, KeyDef, KeyKind};
+use super::index::{self, Element, KeyDef, KeyKind};
 use super::lexer::Kind;
+use super::versioning::{self, HistoryPartitions, Period};
 use super::{Work, evolve};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{TableId, codes};
@@ -66,6 +67,52 @@ pub(super) enum Action {
         charset: Option<String>,
         collation: Option<String>,
     },
+    /// MariaDB: an application-time period, whose columns become NOT NULL.
+    AddPeriod {
+        period: Period,
+        if_not_exists: bool,
+    },
+    /// There is at most one.
+    DropPeriod,
+}
+
+/// What becomes of the partitions BY SYSTEM_TIME.
+#[derive(Debug, Default, Clone)]
+pub(super) enum Partitions {
+    /// They stay, or there are none.
+    #[default]
+    AsTheyWere,
+    /// They stay, under names that are not known.
+    Renamed,
+    /// PARTITION BY, REMOVE PARTITIONING: these, or others than BY SYSTEM_TIME.
+    Are(Option<HistoryPartitions>),
+}
+
+/// Partitions whose rows are gone.
+#[derive(Debug)]
+enum Emptied {
+    Dropped,
+    /// These, or all.
+    Truncated(Option<Vec<Arc<str>>>),
+}
+
+impl Emptied {
+    fn reason(&self) -> &'static str {
+        match self {
+            Emptied::Dropped => "DROP PARTITION",
+            Emptied::Truncated(_) => "TRUNCATE PARTITION",
+        }
+    }
+
+    /// Did they hold rows that ended, and no others? The server refuses to drop the partition of the rows of
+    /// now; it empties it without a word.
+    fn only_history(&self, history: &HistoryPartitions) -> bool {
+        match self {
+            Emptied::Dropped => true,
+            Emptied::Truncated(None) => false,
+            Emptied::Truncated(Some(names)) => names.iter().all(|name| history.is_history(name)),
+        }
+    }
 }
 
 /// An ALTER TABLE.
@@ -73,9 +120,13 @@ pub(super) enum Action {
 pub(super) struct Alter {
     pub(super) actions: Vec<Action>,
     pub(super) options: Options,
+    /// MariaDB: ADD or DROP SYSTEM VERSIONING.
+    pub(super) versioning: Option<bool>,
+    pub(super) partitions: Partitions,
     rename: Option<TableId>,
     /// What changes rows unseen, and in which other tables.
     unseen: Vec<(&'static str, Option<TableId>)>,
+    emptied: Option<Emptied>,
     /// MariaDB: CONVERT PARTITION p TO TABLE t makes t, CONVERT TABLE t TO PARTITION p takes it away.
     made: Option<TableId>,
     dropped: Option<TableId>,
@@ -90,8 +141,34 @@ pub(super) fn table(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> 
     cursor.skip_wait()?;
     let alter = actions(cursor, work)?;
     cursor.expect_end()?;
+    if work.structures.is_sequence(&id) {
+        return sequence(work, id, alter);
+    }
+    if alter.options.sequence == Some(true) {
+        work.what = "ALTER TABLE that makes a sequence".into();
+        if work.structures.table(&id).is_some() {
+            work.changes.push(SchemaChange::DropTable { table: id.clone() });
+        }
+        work.sequence(id, true);
+        return Ok(());
+    }
     finish(cursor, work, id, alter)
 }
+
+/// A sequence has the columns it has; it can get another name.
+fn sequence(work: &mut Work<'_>, id: TableId, alter: Alter) -> Parsed<()> {
+    work.what = "ALTER TABLE of a sequence".into();
+    if alter.options.sequence == Some(false) {
+        return Err(Failure::new(codes::DDL_UNSUPPORTED, "a sequence is made a table"));
+    }
+    if let Some(to) = alter.rename.filter(|to| *to != id) {
+        work.tables.push(to.clone());
+        work.sequence(id, false);
+        work.sequence(to, true);
+    }
+    Ok(())
+}
+
 
 /// From the actions to the changes.
 fn finish(cursor: &Cursor<'_>, work: &mut Work<'_>, id: TableId, alter: Alter) -> Parsed<()> {
@@ -127,10 +204,17 @@ fn finish(cursor: &Cursor<'_>, work: &mut Work<'_>, id: TableId, alter: Alter) -
         if let Some(made) = alter.made {
             let mut copy = definition.clone();
             copy.schema.id = made;
+            copy.history = None;
             work.create(copy);
         }
         definition.schema.id = last.clone();
         work.fact(&definition);
+    }
+    if let Some(emptied) = alter.emptied {
+        let history = work.structures.history(&id);
+        if !history.is_some_and(|history| emptied.only_history(&history)) {
+            reasons.push(emptied.reason().to_owned());
+        }
     }
     for (reason, other) in alter.unseen {
         reasons.push(reason.to_owned());
@@ -196,17 +280,22 @@ fn action(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: &mut Alter) -> Pa
     {
         cursor.skip_part()
     } else {
-        create::option(cursor, &mut alter.options)?;
-        if alter.options.versioned { Err(create::versioned()) } else { Ok(()) }
+        create::option(cursor, &mut alter.options)
     }
 }
 
 /// Statements about partitions stand alone.
 fn partitions(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: &mut Alter) -> Parsed<()> {
     if cursor.accept("DROP") {
-        alter.unseen.push(("DROP PARTITION", None));
+        alter.emptied = Some(Emptied::Dropped);
     } else if cursor.accept("TRUNCATE") {
-        alter.unseen.push(("TRUNCATE PARTITION", None));
+        alter.emptied = Some(Emptied::Truncated(truncated(cursor)?));
+    } else if cursor.accept_all(&["PARTITION", "BY"]) {
+        alter.partitions = Partitions::Are(versioning::system_time(cursor)?);
+    } else if cursor.accept("REMOVE") {
+        alter.partitions = Partitions::Are(None);
+    } else if cursor.accept("REORGANIZE") {
+        alter.partitions = Partitions::Renamed;
     } else if cursor.is_any(&["DISCARD", "IMPORT"]) {
         alter.unseen.push(("rows of a partition's tablespace came or went", None));
     } else if cursor.accept("EXCHANGE") {
@@ -236,10 +325,7 @@ fn partitions(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: &mut Alter) -
         "CHECK",
         "COALESCE",
         "OPTIMIZE",
-        "PARTITION",
         "REBUILD",
-        "REMOVE",
-        "REORGANIZE",
         "REPAIR",
         "UPGRADE",
         "SECONDARY_LOAD",
@@ -254,6 +340,21 @@ fn partitions(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: &mut Alter) -
         cursor.advance();
     }
     Ok(())
+}
+
+/// Behind TRUNCATE: `PARTITION {ALL | names}`.
+fn truncated(cursor: &mut Cursor<'_>) -> Parsed<Option<Vec<Arc<str>>>> {
+    cursor.expect("PARTITION")?;
+    if cursor.accept("ALL") {
+        return Ok(None);
+    }
+    let mut names = Vec::new();
+    loop {
+        names.push(shared(cursor.name("a partition's name")?));
+        if !cursor.accept_symbol(b',') {
+            return Ok(Some(names));
+        }
+    }
 }
 
 fn shared(name: std::borrow::Cow<'_, str>) -> Arc<str> {
@@ -272,9 +373,6 @@ fn place(cursor: &mut Cursor<'_>) -> Parsed<Option<Place>> {
 
 fn add_column(cursor: &mut Cursor<'_>, alter: &mut Alter, if_not_exists: bool) -> Parsed<()> {
     let def = column::parse(cursor)?;
-    if def.row_time {
-        return Err(create::versioned());
-    }
     let place = place(cursor)?;
     let keys: Vec<KeyDef> = def.keys(cursor.context).collect();
     alter.actions.push(Action::Add { def, place, if_not_exists });
@@ -288,7 +386,7 @@ fn add(cursor: &mut Cursor<'_>, alter: &mut Alter) -> Parsed<()> {
     if cursor.accept_symbol(b'(') {
         loop {
             if index::is_in_front(cursor) {
-                alter.actions.extend(index::parse(cursor)?.map(Action::AddKey));
+                element(cursor, alter)?;
             } else {
                 add_column(cursor, alter, if_not_exists)?;
             }
@@ -301,13 +399,27 @@ fn add(cursor: &mut Cursor<'_>, alter: &mut Alter) -> Parsed<()> {
         }
     }
     if !explicit && cursor.is("SYSTEM") && cursor.second().is("VERSIONING") {
-        return Err(create::versioned());
-    }
-    if !explicit && index::is_in_front(cursor) {
-        alter.actions.extend(index::parse(cursor)?.map(Action::AddKey));
+        cursor.advance();
+        cursor.advance();
+        alter.versioning = Some(true);
         return Ok(());
     }
+    if !explicit && index::is_in_front(cursor) {
+        return element(cursor, alter);
+    }
     add_column(cursor, alter, if_not_exists)
+}
+
+/// A key, a constraint or a period that is added.
+fn element(cursor: &mut Cursor<'_>, alter: &mut Alter) -> Parsed<()> {
+    match index::parse(cursor)? {
+        Element::Key(key) => alter.actions.push(Action::AddKey(key)),
+        Element::Period { period, if_not_exists } => {
+            alter.actions.push(Action::AddPeriod { period, if_not_exists });
+        }
+        Element::Nothing => {}
+    }
+    Ok(())
 }
 
 fn drop_part(cursor: &mut Cursor<'_>, alter: &mut Alter) -> Parsed<()> {
@@ -325,10 +437,16 @@ fn drop_part(cursor: &mut Cursor<'_>, alter: &mut Alter) -> Parsed<()> {
         cursor.name("a key's name")?;
     } else if cursor.accept("CHECK") {
         cursor.name("a constraint's name")?;
-    } else if cursor.is("PERIOD") && second.is("FOR") {
-        cursor.skip_part()?;
-    } else if cursor.is("SYSTEM") && second.is("VERSIONING") {
-        return Err(create::versioned());
+    } else if cursor.is("PERIOD") && (second.is("FOR") || second.is("IF")) {
+        cursor.advance();
+        cursor.if_exists();
+        cursor.expect("FOR")?;
+        if !cursor.is("SYSTEM_TIME") {
+            alter.actions.push(Action::DropPeriod);
+        }
+        cursor.name("a period's name")?;
+    } else if cursor.accept_all(&["SYSTEM", "VERSIONING"]) {
+        alter.versioning = Some(false);
     } else {
         cursor.accept("COLUMN");
         let if_exists = cursor.if_exists();
@@ -367,9 +485,6 @@ fn change(cursor: &mut Cursor<'_>, alter: &mut Alter, rename: bool) -> Parsed<()
     let column = shared(cursor.column()?);
     let name = if rename { shared(cursor.column()?) } else { column.clone() };
     let def = column::parse_behind_name(cursor, name)?;
-    if def.row_time {
-        return Err(create::versioned());
-    }
     let place = place(cursor)?;
     let keys: Vec<KeyDef> = def.keys(cursor.context).collect();
     alter.actions.push(Action::Change { column, def, place, if_exists });

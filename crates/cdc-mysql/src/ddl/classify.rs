@@ -1,14 +1,16 @@
 //! Tells statements apart by their first words.
 //!
-//! The kinds that change a table's shape or rows are few and known: TABLE, INDEX, DATABASE. What CREATEs,
+//! The kinds that change a table's shape or rows are few and known: TABLE, INDEX, DATABASE. A SEQUENCE of
+//! MariaDB is a name that is none of them, which must be known because the log holds its steps as rows. What CREATEs,
 //! ALTERs or DROPs anything else, and what administers the server, is passed over without a look at its
 //! body: MySQL logs texts of triggers that it could not parse itself.
 
 use super::alter::{self, Action};
-use super::cursor::{Cursor, Parsed};
+use super::cursor::{Cursor, Failure, Parsed};
 use super::index::{self, KeyKind};
 use super::lexer::Kind;
-use super::{Outcome, Work, create, dml, drop, rename, transaction};
+use super::{Outcome, Work, create, dml, drop, rename, sequence, transaction};
+use cdc_core::codes;
 use std::sync::Arc;
 
 /// First words of statements that change no table.
@@ -88,6 +90,30 @@ pub(super) fn statement(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<
     Ok(None)
 }
 
+/// Reads a statement that failed.
+pub(super) fn failed(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<Option<Outcome>> {
+    let start = *cursor;
+    while cursor.accept_symbol(b';') {}
+    skip_set_statement(cursor)?;
+    let replaces = cursor.accept_all(&["CREATE", "OR", "REPLACE"]);
+    if replaces && cursor.accept_any(&["TABLE", "SEQUENCE"]) {
+        work.what = "CREATE OR REPLACE that failed".into();
+        let table = cursor.table(work.structures)?;
+        work.tables.push(table.clone());
+        drop::one(work, table, true);
+        return Ok(None);
+    }
+    *cursor = start;
+    let outcome = statement(cursor, work)?;
+    if outcome.is_none() && !work.changes.is_empty() {
+        work.changes.clear();
+        work.facts.clear();
+        let message = "it failed at the server, and what it had done by then is not known";
+        return Err(Failure::new(codes::DDL_UNSUPPORTED, message));
+    }
+    Ok(outcome)
+}
+
 /// MariaDB: `SET STATEMENT x=y, .. FOR statement`, perhaps several in a row.
 fn skip_set_statement(cursor: &mut Cursor<'_>) -> Parsed<()> {
     while cursor.is("SET") && cursor.second().is("STATEMENT") {
@@ -123,6 +149,9 @@ fn create_something(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> 
     }
     if cursor.accept_any(&["DATABASE", "SCHEMA"]) {
         return create::database(cursor, work, false);
+    }
+    if cursor.accept("SEQUENCE") {
+        return sequence::create(cursor, work, replace);
     }
     let start = *cursor;
     cursor.accept_any(&["ONLINE", "OFFLINE"]);
@@ -163,6 +192,9 @@ fn alter_something(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> {
     if cursor.accept_any(&["DATABASE", "SCHEMA"]) {
         return create::database(cursor, work, true);
     }
+    if cursor.accept("SEQUENCE") {
+        return sequence::alter(cursor, work);
+    }
     work.what = passed_over(cursor, "ALTER");
     Ok(())
 }
@@ -173,6 +205,9 @@ fn drop_something(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> {
     }
     if cursor.accept_any(&["DATABASE", "SCHEMA"]) {
         return drop::database(cursor, work);
+    }
+    if cursor.accept("SEQUENCE") {
+        return sequence::drop(cursor, work);
     }
     let start = *cursor;
     cursor.accept_any(&["ONLINE", "OFFLINE"]);

@@ -7,6 +7,7 @@ use super::default::{self, DefaultValue};
 use super::index::{KeyDef, KeyKind};
 use super::lexer::Kind;
 use super::types::{self, TypeWords};
+use super::versioning::RowTime;
 use cdc_core::codes;
 use cdc_core::schema::{Charset, Column, ColumnType, Generated};
 use std::sync::Arc;
@@ -29,8 +30,8 @@ pub(super) struct ColumnDef {
     srid: Option<u32>,
     pub(super) primary: bool,
     pub(super) unique: bool,
-    /// MariaDB's `AS ROW START | END`.
-    pub(super) row_time: bool,
+    /// MariaDB's WITH SYSTEM VERSIONING, which versions the table.
+    pub(super) versioned: bool,
 }
 
 impl ColumnDef {
@@ -40,6 +41,11 @@ impl ColumnDef {
         let unique = (self.unique && !(self.primary && context.mariadb)).then_some(KeyKind::Unique);
         let name = self.name.clone();
         [primary, unique].into_iter().flatten().map(move |kind| KeyDef::of_column(kind, name.clone()))
+    }
+
+    /// Is it the column of this time of a row?
+    pub(super) fn is_row_time(&self, time: RowTime) -> bool {
+        self.generated.as_ref() == Some(&time.generated())
     }
 
     /// Does its type round or cut what is stored, in a way that the type does not show?
@@ -81,7 +87,12 @@ impl ColumnDef {
         let name = self.name;
         let unsupported = |code, what: String| Failure::new(code, format!("the column \"{name}\" {what}"));
         let own = self.charset.is_some() || self.collation.is_some();
-        let charset = match &self.ty.charset {
+        // NATIONAL CHAR names a set, and takes the collation it has by default on this server.
+        let implied = self.ty.charset.clone().map(|implied| match &*implied.name {
+            "utf8mb3" => charset::of_name("utf8mb3", context).unwrap_or(implied),
+            _ => implied,
+        });
+        let charset = match &implied {
             Some(implied) if !own => implied.clone(),
             implied => {
                 let inherited = implied.as_ref().unwrap_or(table);
@@ -102,7 +113,8 @@ impl ColumnDef {
         }
         let timestamp = matches!(ty, ColumnType::Timestamp { .. }) && !context.explicit_timestamp;
         let not_null = self.auto_increment || (timestamp && self.generated.is_none());
-        let default = self.default.as_ref().map(|value| default::write(value, &ty));
+        let default = self.default.as_ref().filter(|value| !is_no_default(value, &ty, context));
+        let default = default.map(|value| default::write(value, &ty));
         Ok(Column {
             name,
             nullable: self.null.unwrap_or(!not_null),
@@ -114,6 +126,19 @@ impl ColumnDef {
             ty,
         })
     }
+}
+
+/// Without strict mode MySQL takes DEFAULT '' of a type that can have no literal for its default, and forgets it.
+fn is_no_default(value: &DefaultValue, ty: &ColumnType, context: &Context<'_>) -> bool {
+    let takes_none = matches!(
+        ty,
+        ColumnType::Text { .. }
+            | ColumnType::Blob { .. }
+            | ColumnType::Json
+            | ColumnType::Geometry { .. }
+            | ColumnType::Vector { .. }
+    );
+    !context.mariadb && takes_none && matches!(value, DefaultValue::Text(text) if text.is_empty())
 }
 
 /// `name type attributes`, up to what ends a column's definition.
@@ -141,7 +166,7 @@ pub(super) fn parse_behind_name(cursor: &mut Cursor<'_>, name: Arc<str>) -> Pars
         srid: None,
         primary: false,
         unique: serial,
-        row_time: false,
+        versioned: false,
     };
     while attribute(cursor, &mut def)? {}
     Ok(def)
@@ -178,6 +203,8 @@ fn attribute(cursor: &mut Cursor<'_>, def: &mut ColumnDef) -> Parsed<bool> {
         def.invisible = true;
     } else if cursor.accept("VISIBLE") {
         def.invisible = false;
+    } else if cursor.accept_all(&["WITH", "SYSTEM", "VERSIONING"]) {
+        def.versioned = true;
     } else if cursor.accept_any(&["SRID", "REF_SYSTEM_ID"]) {
         cursor.accept_symbol(b'=');
         def.srid = Some(cursor.number()?.min(u64::from(u32::MAX)) as u32);
@@ -224,11 +251,16 @@ fn generated(cursor: &mut Cursor<'_>, def: &mut ColumnDef) -> Parsed<bool> {
     if !full && !cursor.accept("AS") {
         return Ok(false);
     }
-    if full && cursor.accept("ROW") {
-        if !cursor.accept_any(&["START", "END"]) {
+    if cursor.accept("ROW") {
+        let time = if cursor.accept("START") {
+            RowTime::Start
+        } else if cursor.accept("END") {
+            RowTime::End
+        } else {
             return Err(cursor.unexpected("START or END"));
-        }
-        def.row_time = true;
+        };
+        def.generated = Some(time.generated());
+        def.null = Some(false);
         return Ok(true);
     }
     let expression = cursor.group()?.to_owned();
@@ -267,10 +299,8 @@ fn passed_over(cursor: &mut Cursor<'_>) -> Parsed<bool> {
         if cursor.accept_symbol(b'=') {
             cursor.name("a method")?;
         }
-    } else if cursor.is_any(&["WITH", "WITHOUT"]) && cursor.second().is("SYSTEM") {
-        cursor.advance();
-        cursor.advance();
-        cursor.expect("VERSIONING")?;
+    } else if cursor.accept_all(&["WITHOUT", "SYSTEM", "VERSIONING"]) {
+        // Of this column only; its values are the row's of now all the same.
     } else if matches!(cursor.peek().kind, Kind::Word | Kind::Quoted)
         && cursor.second().kind == Kind::Symbol(b'=')
     {

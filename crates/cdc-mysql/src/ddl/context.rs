@@ -1,6 +1,7 @@
 //! What a statement's meaning depends on besides its text.
 
 use super::charset;
+use super::versioning::{HistoryPartitions, Period, Versioning};
 use cdc_core::{Charset, TableId, TableSchema};
 use std::sync::Arc;
 
@@ -112,6 +113,26 @@ pub trait Structures {
     /// judged.
     fn indexes(&self, _id: &TableId) -> Option<Arc<[Index]>> {
         None
+    }
+
+    /// How the table keeps the time of its rows, if it is known to be system-versioned.
+    fn versioning(&self, _id: &TableId) -> Option<Versioning> {
+        None
+    }
+
+    /// Its partitions, if they are known to be BY SYSTEM_TIME.
+    fn history(&self, _id: &TableId) -> Option<HistoryPartitions> {
+        None
+    }
+
+    /// Its application-time period.
+    fn period(&self, _id: &TableId) -> Option<Period> {
+        None
+    }
+
+    /// Is it known to be a sequence (MariaDB), which is no table for us?
+    fn is_sequence(&self, _id: &TableId) -> bool {
+        false
     }
 }
 

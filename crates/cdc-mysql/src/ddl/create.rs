@@ -7,8 +7,9 @@ use super::charset;
 use super::column::{self, ColumnDef};
 use super::context::{Context, Structures};
 use super::cursor::{Cursor, Failure, Parsed};
-use super::index::{self, KeyDef};
+use super::index::{self, Element, KeyDef};
 use super::lexer::Kind;
+use super::versioning::{self, HistoryPartitions, Period, Versioning};
 use super::{Definition, Fact, Work};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Charset, TableId, TableSchema, codes};
@@ -22,6 +23,8 @@ pub(super) struct Options {
     pub(super) comment: Option<String>,
     /// MariaDB: WITH SYSTEM VERSIONING.
     pub(super) versioned: bool,
+    /// MariaDB: SEQUENCE=1 makes a sequence of it, SEQUENCE=0 a table.
+    pub(super) sequence: Option<bool>,
 }
 
 impl Options {
@@ -43,7 +46,14 @@ impl Options {
 struct Elements {
     columns: Vec<ColumnDef>,
     keys: Vec<KeyDef>,
-    versioned: bool,
+    period: Option<Period>,
+}
+
+/// What a CREATE TABLE makes.
+pub(super) enum Made {
+    Table(Box<Definition>),
+    /// MariaDB: SEQUENCE=1, or LIKE a sequence.
+    Sequence,
 }
 
 /// Behind CREATE [OR REPLACE] TABLE.
@@ -52,21 +62,30 @@ pub(super) fn table(cursor: &mut Cursor<'_>, work: &mut Work<'_>, replace: bool)
     let if_not_exists = cursor.if_not_exists();
     let id = cursor.table(work.structures)?;
     work.tables.push(id.clone());
-    if if_not_exists && work.structures.table(&id).is_some() {
+    let known = work.structures.table(&id).is_some();
+    if if_not_exists && (known || work.structures.is_sequence(&id)) {
         // The server did nothing, whatever the rest says.
         work.what = "CREATE TABLE IF NOT EXISTS of a table that is there".into();
         return Ok(());
     }
-    let definition = body(cursor, work.structures, &id)?;
-    if replace && work.structures.table(&id).is_some() {
-        work.changes.push(SchemaChange::DropTable { table: id });
+    let made = body(cursor, work.structures, &id)?;
+    if replace && known {
+        work.changes.push(SchemaChange::DropTable { table: id.clone() });
     }
-    work.create(definition);
+    match made {
+        Made::Table(definition) => {
+            if work.structures.is_sequence(&id) {
+                work.sequence(id, false);
+            }
+            work.create(*definition);
+        }
+        Made::Sequence => work.sequence(id, true),
+    }
     Ok(())
 }
 
 /// A new table's definition, from behind its name.
-pub(super) fn body(cursor: &mut Cursor<'_>, structures: &dyn Structures, id: &TableId) -> Parsed<Definition> {
+pub(super) fn body(cursor: &mut Cursor<'_>, structures: &dyn Structures, id: &TableId) -> Parsed<Made> {
     let bracketed = cursor.is_symbol(b'(') && cursor.second().is("LIKE");
     if bracketed {
         cursor.advance();
@@ -83,6 +102,7 @@ pub(super) fn body(cursor: &mut Cursor<'_>, structures: &dyn Structures, id: &Ta
     let elements =
         if cursor.is_symbol(b'(') && !begins_with_select { elements(cursor)? } else { Elements::default() };
     let mut options = Options::default();
+    let mut history = None;
     loop {
         if cursor.accept_symbol(b',') {
             continue;
@@ -90,7 +110,8 @@ pub(super) fn body(cursor: &mut Cursor<'_>, structures: &dyn Structures, id: &Ta
         if cursor.at_end() {
             break;
         }
-        if cursor.is("PARTITION") && cursor.second().is("BY") {
+        if cursor.accept_all(&["PARTITION", "BY"]) {
+            history = versioning::system_time(cursor)?;
             skip_partitions(cursor)?;
             continue;
         }
@@ -105,7 +126,11 @@ pub(super) fn body(cursor: &mut Cursor<'_>, structures: &dyn Structures, id: &Ta
         option(cursor, &mut options)?;
     }
     cursor.expect_end()?;
-    define(cursor.context, structures, id, elements, &options)
+    if options.sequence == Some(true) {
+        return Ok(Made::Sequence);
+    }
+    let definition = define(cursor.context, structures, id, elements, &options, history)?;
+    Ok(Made::Table(Box::new(definition)))
 }
 
 /// The columns and keys in parentheses.
@@ -114,11 +139,14 @@ fn elements(cursor: &mut Cursor<'_>) -> Parsed<Elements> {
     cursor.expect_symbol(b'(')?;
     loop {
         if index::is_in_front(cursor) {
-            elements.keys.extend(index::parse(cursor)?);
+            match index::parse(cursor)? {
+                Element::Key(key) => elements.keys.push(key),
+                Element::Period { period, .. } => elements.period = Some(period),
+                Element::Nothing => {}
+            }
         } else {
             let def = column::parse(cursor)?;
             elements.keys.extend(def.keys(cursor.context));
-            elements.versioned |= def.row_time;
             elements.columns.push(def);
         }
         if elements.columns.len().max(elements.keys.len()) > super::MAX_COLUMNS {
@@ -155,6 +183,9 @@ pub(super) fn option(cursor: &mut Cursor<'_>, options: &mut Options) -> Parsed<(
         options.comment = Some(cursor.text()?.into_owned());
     } else if cursor.accept_all(&["WITH", "SYSTEM", "VERSIONING"]) {
         options.versioned = true;
+    } else if cursor.accept("SEQUENCE") {
+        cursor.accept_symbol(b'=');
+        options.sequence = if cursor.accept("DEFAULT") { None } else { Some(cursor.number()? != 0) };
     } else if cursor.accept_all(&["START", "TRANSACTION"]) {
     } else if cursor.is_any(&["DATA", "INDEX"]) && cursor.second().is("DIRECTORY") {
         cursor.advance();
@@ -185,7 +216,7 @@ fn value(cursor: &mut Cursor<'_>) -> Parsed<()> {
     }
 }
 
-/// PARTITION BY .. up to a SELECT or the end.
+/// Behind PARTITION BY, up to a SELECT or the end.
 fn skip_partitions(cursor: &mut Cursor<'_>) -> Parsed<()> {
     loop {
         match cursor.peek().kind {
@@ -209,19 +240,22 @@ fn define(
     id: &TableId,
     elements: Elements,
     options: &Options,
+    history: Option<HistoryPartitions>,
 ) -> Parsed<Definition> {
-    if options.versioned || elements.versioned {
-        return Err(versioned());
-    }
     if elements.columns.is_empty() {
         return Err(Failure::new(codes::DDL_NOT_UNDERSTOOD, "a table without columns"));
     }
     let inherited =
         structures.database_charset(&id.database).unwrap_or_else(|| context.server_charset.clone());
     let charset = options.resolve(&inherited, context)?;
+    let versioned = options.versioned || elements.columns.iter().any(|def| def.versioned);
     let mut columns =
         elements.columns.into_iter().map(|def| def.finish(&charset, context)).collect::<Parsed<Vec<_>>>()?;
     let keys = index::assemble(&mut columns, &elements.keys)?;
+    let period = elements.period;
+    for column in columns.iter_mut().filter(|c| period.as_ref().is_some_and(|p| p.has(&c.name))) {
+        column.nullable = false;
+    }
     let schema = TableSchema {
         id: id.clone(),
         version: 0,
@@ -231,15 +265,14 @@ fn define(
         charset,
         comment: options.comment.clone().unwrap_or_default(),
     };
-    Ok(Definition { schema, indexes: Some(keys.indexes.into()) })
+    let versioning = Versioning::of(&schema, versioned);
+    Ok(Definition { schema, indexes: Some(keys.indexes.into()), versioning, history, period })
 }
 
-/// The log's images of such a table have columns that its definition may not show.
-pub(super) fn versioned() -> Failure {
-    Failure::new(codes::DDL_UNSUPPORTED, "system-versioned tables are not followed")
-}
-
-fn like(structures: &dyn Structures, id: &TableId, source: &TableId) -> Parsed<Definition> {
+fn like(structures: &dyn Structures, id: &TableId, source: &TableId) -> Parsed<Made> {
+    if structures.is_sequence(source) {
+        return Ok(Made::Sequence);
+    }
     let Some(known) = structures.table(source) else {
         return Err(Failure::new(
             codes::STRUCTURE_UNKNOWN,
@@ -247,7 +280,13 @@ fn like(structures: &dyn Structures, id: &TableId, source: &TableId) -> Parsed<D
         ));
     };
     let schema = TableSchema { id: id.clone(), version: 0, ..(*known).clone() };
-    Ok(Definition { schema, indexes: structures.indexes(source) })
+    Ok(Made::Table(Box::new(Definition {
+        schema,
+        indexes: structures.indexes(source),
+        versioning: structures.versioning(source),
+        history: structures.history(source),
+        period: structures.period(source),
+    })))
 }
 
 /// Behind CREATE or ALTER {DATABASE | SCHEMA}.

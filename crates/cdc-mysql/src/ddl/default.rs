@@ -9,7 +9,7 @@
 use super::context::Context;
 use super::cursor::{Cursor, Parsed};
 use super::lexer::{self, Kind};
-use cdc_core::schema::ColumnType;
+use cdc_core::schema::{ColumnType, same_name};
 
 /// A default as DDL writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,6 +176,10 @@ fn literal(value: &DefaultValue, ty: &ColumnType) -> String {
         {
             quote(&zero(ty))
         }
+        ColumnType::DateTime { fsp } | ColumnType::Timestamp { fsp } => {
+            let text = plain(value);
+            quote(&whole_time(&text, *fsp).unwrap_or(text))
+        }
         ColumnType::Enum { labels, .. } if matches!(value, DefaultValue::Number(_)) => {
             let label = match value {
                 DefaultValue::Number(n) => {
@@ -184,6 +188,13 @@ fn literal(value: &DefaultValue, ty: &ColumnType) -> String {
                 _ => None,
             };
             label.map_or_else(|| quote(&plain(value)), |label| quote(label))
+        }
+        // The member as it is spelled.
+        ColumnType::Enum { labels, .. } => {
+            let text = plain(value);
+            let exact = labels.iter().find(|label| ***label == *text);
+            let label = exact.or_else(|| labels.iter().find(|label| same_name(label, &text)));
+            quote(label.map_or(&text, |label| label))
         }
         ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => {
             let mut bytes = match value {
@@ -216,9 +227,19 @@ fn literal(value: &DefaultValue, ty: &ColumnType) -> String {
 
 fn plain(value: &DefaultValue) -> String {
     match value {
+        DefaultValue::Number(text) if text.contains(['e', 'E']) => double(text),
         DefaultValue::Number(text) | DefaultValue::Text(text) => text.clone(),
         DefaultValue::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         _ => String::new(),
+    }
+}
+
+/// A number with an exponent as the server turns it into a text.
+fn double(text: &str) -> String {
+    match text.parse::<f64>() {
+        Ok(n) if n == 0.0 || (1e-15..1e15).contains(&n.abs()) => n.to_string(),
+        Ok(n) => format!("{n:e}"),
+        Err(_) => text.to_owned(),
     }
 }
 
@@ -234,6 +255,8 @@ fn bits(value: &DefaultValue) -> u64 {
 
 /// A plain number as the type holds it; `None` if it is none.
 fn number(text: &str, ty: &ColumnType) -> Option<String> {
+    let exponent = text.contains(['e', 'E']).then(|| double(text));
+    let text = exponent.as_deref().unwrap_or(text);
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let is_plain = !digits.is_empty()
         && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
@@ -278,6 +301,19 @@ fn round(whole: &str, fraction: &str, scale: usize) -> (String, String) {
     let dot = digits.len() - scale;
     let text = |part: &[u8]| part.iter().map(|&b| char::from(b)).collect();
     (text(&digits[..dot]), text(&digits[dot..]))
+}
+
+/// `2020-01-02` and `2020-01-02 03:04:05` with the type's digits of fraction, as the server keeps them. Whatever is
+/// written in another way, or has a fraction already, is left as it is.
+fn whole_time(text: &str, fsp: u8) -> Option<String> {
+    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    let time = match &*shape {
+        "0000-00-00" => " 00:00:00",
+        "0000-00-00 00:00:00" => "",
+        _ => return None,
+    };
+    let fraction = if fsp == 0 { String::new() } else { format!(".{}", "0".repeat(usize::from(fsp))) };
+    Some(format!("{text}{time}{fraction}"))
 }
 
 fn zero(ty: &ColumnType) -> String {

@@ -2,6 +2,7 @@
 
 use super::cursor::{Cursor, Parsed};
 use super::{Fact, Work};
+use cdc_core::TableId;
 use cdc_core::schema_change::SchemaChange;
 use std::sync::Arc;
 
@@ -12,9 +13,7 @@ pub(super) fn table(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> 
     loop {
         let table = cursor.table(work.structures)?;
         work.tables.push(table.clone());
-        if !if_exists || work.structures.table(&table).is_some() {
-            work.changes.push(SchemaChange::DropTable { table });
-        }
+        one(work, table, if_exists);
         if !cursor.accept_symbol(b',') {
             break;
         }
@@ -22,6 +21,15 @@ pub(super) fn table(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> 
     cursor.skip_wait()?;
     cursor.accept_any(&["RESTRICT", "CASCADE"]);
     cursor.expect_end()
+}
+
+/// The drop of one table, or of a sequence.
+pub(super) fn one(work: &mut Work<'_>, table: TableId, if_exists: bool) {
+    if work.structures.is_sequence(&table) {
+        work.sequence(table, false);
+    } else if !if_exists || work.structures.table(&table).is_some() {
+        work.changes.push(SchemaChange::DropTable { table });
+    }
 }
 
 /// Behind TRUNCATE.
@@ -46,6 +54,7 @@ pub(super) fn database(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<(
         work.tables.push(table.clone());
         work.changes.push(SchemaChange::DropTable { table });
     }
+    // Its sequences go with it.
     work.facts.push(Fact::Database { name: Arc::from(&*name), charset: None });
     Ok(())
 }

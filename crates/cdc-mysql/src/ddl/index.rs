@@ -1,6 +1,7 @@
 //! Keys and constraints of a table, and the names the server gives to indexes that have none.
 
 use super::column;
+use super::versioning::{self, Period, PeriodDef};
 use super::context::{Index, IndexPart};
 use super::cursor::{Cursor, Failure, Parsed};
 use super::lexer::Kind;
@@ -121,6 +122,11 @@ pub(super) fn identifies<'c>(
     if unique { parts.iter().map(whole).collect() } else { None }
 }
 
+/// Are they one name?
+pub(super) fn same(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b) || (!(a.is_ascii() && b.is_ascii()) && same_name(a, b))
+}
+
 /// The place of a column by name.
 pub(super) fn find(columns: &[Column], name: &str) -> Option<usize> {
     // Spelled alike is by far the most frequent; only the second look makes lower case of both.
@@ -145,12 +151,30 @@ pub(super) fn is_in_front(cursor: &Cursor<'_>) -> bool {
         "CONSTRAINT",
         "FOREIGN",
         "CHECK",
-    ]) || (cursor.is("PERIOD") && second.is("FOR"))
+    ]) || (cursor.is("PERIOD") && (second.is("FOR") || second.is("IF")))
         || (cursor.is("VECTOR") && (second.is("INDEX") || second.is("KEY")))
 }
 
-/// A key, or `None` for a constraint that is none (FOREIGN KEY, CHECK).
-pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<Option<KeyDef>> {
+/// What can stand where a column could.
+pub(super) enum Element {
+    Key(KeyDef),
+    /// An application-time period; one of SYSTEM_TIME says no more than its columns do.
+    Period {
+        period: Period,
+        if_not_exists: bool,
+    },
+    /// FOREIGN KEY, CHECK.
+    Nothing,
+}
+
+impl From<KeyDef> for Element {
+    fn from(key: KeyDef) -> Element {
+        Element::Key(key)
+    }
+}
+
+/// A key, a constraint or a period.
+pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<Element> {
     let mut symbol: Option<Arc<str>> = None;
     if cursor.accept("CONSTRAINT") {
         cursor.if_not_exists();
@@ -162,18 +186,18 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<Option<KeyDef>> {
         cursor.expect("KEY")?;
         let mut key = rest(cursor, KeyKind::Primary)?;
         key.name = None;
-        return Ok(Some(key));
+        return Ok(key.into());
     }
     if cursor.accept("UNIQUE") {
         cursor.accept_any(&["KEY", "INDEX"]);
         let mut key = rest(cursor, KeyKind::Unique)?;
         key.name = key.name.or(symbol);
-        return Ok(Some(key));
+        return Ok(key.into());
     }
     if cursor.accept("CHECK") {
         cursor.group()?;
         column::enforced(cursor);
-        return Ok(None);
+        return Ok(Element::Nothing);
     }
     if cursor.accept("FOREIGN") {
         cursor.expect("KEY")?;
@@ -184,18 +208,20 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<Option<KeyDef>> {
         cursor.group()?;
         cursor.expect("REFERENCES")?;
         column::references(cursor)?;
-        return Ok(None);
+        return Ok(Element::Nothing);
     }
-    if cursor.accept("PERIOD") {
-        cursor.skip_part()?;
-        return Ok(None);
+    if cursor.is("PERIOD") {
+        return Ok(match versioning::period(cursor)? {
+            PeriodDef::SystemTime => Element::Nothing,
+            PeriodDef::Application { period, if_not_exists } => Element::Period { period, if_not_exists },
+        });
     }
     if cursor.accept_any(&["FULLTEXT", "SPATIAL", "VECTOR"]) {
         cursor.accept_any(&["KEY", "INDEX"]);
-        return rest(cursor, KeyKind::Plain).map(Some);
+        return rest(cursor, KeyKind::Plain).map(Element::from);
     }
     if cursor.accept_any(&["KEY", "INDEX"]) {
-        return rest(cursor, KeyKind::Plain).map(Some);
+        return rest(cursor, KeyKind::Plain).map(Element::from);
     }
     Err(cursor.unexpected("a key"))
 }
@@ -276,7 +302,10 @@ pub(super) struct Keys {
 pub(super) fn assemble(columns: &mut [Column], defs: &[KeyDef]) -> Parsed<Keys> {
     let mut keys = Keys { primary: Vec::new(), unique: Vec::new(), indexes: Vec::new() };
     for def in defs {
-        let parts = def.numbered(columns)?;
+        let mut parts = def.numbered(columns)?;
+        if def.kind != KeyKind::Plain {
+            versioning::without_row_end(&mut parts, |at| columns.get(at));
+        }
         if def.kind == KeyKind::Primary {
             // Unique in a prefix is unique in the whole column.
             keys.primary = parts.iter().filter_map(|part| part.column).collect();

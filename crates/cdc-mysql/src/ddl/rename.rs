@@ -13,6 +13,8 @@ enum Holds {
     Known,
     /// A table whose rows were not followed.
     Unknown,
+    /// A sequence, which is no table.
+    Sequence,
 }
 
 /// Behind RENAME {TABLE | TABLES}.
@@ -33,11 +35,14 @@ pub(super) fn table(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> 
         let holds = match names.get(&from) {
             Some(holds) => *holds,
             None if work.structures.table(&from).is_some() => Holds::Known,
+            None if work.structures.is_sequence(&from) => Holds::Sequence,
             None => Holds::Unknown,
         };
         names.insert(from.clone(), Holds::Nothing);
         names.insert(to.clone(), holds);
-        work.changes.push(SchemaChange::RenameTable { table: from, to });
+        if holds != Holds::Sequence {
+            work.changes.push(SchemaChange::RenameTable { table: from, to });
+        }
         if !cursor.accept_symbol(b',') {
             break;
         }
@@ -46,6 +51,10 @@ pub(super) fn table(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> 
     work.tables.sort();
     work.tables.dedup();
     for (table, holds) in names {
+        let was_sequence = work.structures.is_sequence(&table);
+        if was_sequence != (holds == Holds::Sequence) {
+            work.sequence(table.clone(), !was_sequence);
+        }
         if holds == Holds::Unknown {
             let reason = "renamed from a table that is not followed".to_owned();
             work.changes.push(SchemaChange::ResnapshotTable { table, reason });

@@ -127,10 +127,11 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<TypeWords> {
         "time" => RawType::Fixed(ColumnType::Time { fsp: fsp(cursor)? }),
         "datetime" => RawType::Fixed(ColumnType::DateTime { fsp: fsp(cursor)? }),
         "timestamp" => RawType::Fixed(ColumnType::Timestamp { fsp: fsp(cursor)? }),
-        "year" => {
-            cursor.optional_number()?;
-            RawType::Fixed(ColumnType::Year)
-        }
+        "year" => match cursor.optional_number()? {
+            // 2000 and 0000 are both 00 to a SELECT and not in the log: no copy of it would be right
+            Some(2) if context.mariadb => RawType::Unsupported("year(2)".to_owned()),
+            _ => RawType::Fixed(ColumnType::Year),
+        },
         "national" => {
             national(&mut words);
             if cursor.accept_any(&["VARCHAR", "VARCHARACTER"]) {
@@ -202,7 +203,12 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<TypeWords> {
             let dimensions = cursor.optional_number()?.unwrap_or(2048);
             RawType::Fixed(ColumnType::Vector { dimensions: dimensions.min(u64::from(u32::MAX)) as u32 })
         }
-        "uuid" | "inet4" | "inet6" | "xmltype" => RawType::Unsupported(word),
+        // MariaDB's. MySQL has no types of these names and its log cannot hold them as such; a schema file,
+        // which says nothing of its server, can.
+        "uuid" => RawType::Fixed(ColumnType::Uuid),
+        "inet4" => RawType::Fixed(ColumnType::Inet4),
+        "inet6" => RawType::Fixed(ColumnType::Inet6),
+        "xmltype" => RawType::Unsupported(word),
         _ => {
             return Err(Failure {
                 at: Some(token.start),
@@ -255,7 +261,8 @@ fn decimal(cursor: &mut Cursor<'_>) -> Parsed<RawType> {
     let (precision, scale) = two_numbers(cursor)?;
     // DECIMAL(0) is DECIMAL(10) (manual 13.1.3).
     let precision = precision.filter(|&p| p > 0).unwrap_or(10).min(65) as u8;
-    let scale = scale.unwrap_or(0).min(30) as u8;
+    let most = if cursor.context.mariadb { 38 } else { 30 };
+    let scale = scale.unwrap_or(0).min(most) as u8;
     Ok(RawType::Fixed(ColumnType::Decimal { precision, scale, unsigned: false }))
 }
 

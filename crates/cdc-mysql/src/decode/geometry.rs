@@ -1,6 +1,6 @@
 //! What is kept as the server stores it: spatial values (SRID, then WKB; MySQL manual 13.4.3 "Supported
 //! Spatial Data Formats", "Internal Geometry Storage Format") and VECTOR (32 bit floats, little endian;
-//! manual 13.3.5 "The VECTOR Type"). Both ways carry the same bytes.
+//! manual 13.3.5 "The VECTOR Type"; MariaDB the same). Both ways carry the same bytes.
 
 use super::Flaw;
 use cdc_core::row::RowBuilder;

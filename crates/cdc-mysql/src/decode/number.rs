@@ -80,13 +80,14 @@ pub struct DecimalLayout {
 
 /// More than the 65 digits, the sign, the dot and a zero in front of it.
 const DECIMAL_TEXT: usize = 96;
-/// More than the bytes of DECIMAL(65, 30) or of any split of 65 digits.
+/// More than the bytes of any split of 65 digits.
 const DECIMAL_BYTES: usize = 40;
 
 impl DecimalLayout {
-    /// `None` where the type is not one that the server has: up to 65 digits, up to 30 of them fraction.
+    /// `None` where the type is not one that a server has: up to 65 digits, up to 30 of them fraction, on
+    /// MariaDB up to 38.
     pub fn new(precision: u8, scale: u8) -> Option<DecimalLayout> {
-        if precision == 0 || precision > 65 || scale > 30 || scale > precision {
+        if precision == 0 || precision > 65 || scale > 38 || scale > precision {
             return None;
         }
         let whole = precision - scale;
@@ -299,6 +300,15 @@ mod tests {
         assert_eq!(decimal(2, 2, "85").unwrap(), "0.05");
         assert_eq!(decimal(18, 9, "8000000100000001").unwrap(), "1.000000001");
         assert_eq!(decimal(18, 0, "8000000100000001").unwrap(), "1000000001");
+        // MariaDB's largest scale
+        assert_eq!(
+            decimal(65, 38, "875BCD1500BC614E35B7BF87075BCD1500BC614E35B7BF87350E34C04E").unwrap(),
+            "123456789012345678901234567.12345678901234567890123456789012345678"
+        );
+        assert_eq!(
+            decimal(65, 38, "7FFFFFFFFFFFFFFFFFFFFFFFFA0A1EFFFFFFFFFFFFFFFFFFFFFFFFFFFF").unwrap(),
+            format!("-0.1{}", "0".repeat(37))
+        );
         assert_eq!(
             decimal(65, 30, &format!("85F5E0FF{}03E7", "3B9AC9FF".repeat(6))).unwrap(),
             format!("{}.{}", "9".repeat(35), "9".repeat(30))
@@ -310,6 +320,7 @@ mod tests {
         assert!(matches!(decimal(9, 0, "BB9ACA00"), Err(Flaw::Undecodable(_))));
         assert_eq!(DecimalLayout::new(66, 0), None);
         assert_eq!(DecimalLayout::new(5, 6), None);
+        assert_eq!(DecimalLayout::new(65, 39), None);
         assert_eq!(DecimalLayout::new(65, 30).unwrap().bytes, 30);
     }
 

@@ -6,7 +6,7 @@
 //! under a DDL, and leaves out invisible columns, which the log has.
 
 use super::charset::{self, Codec};
-use super::{Flaw, bit, charset_unsupported, enum_set, geometry, in_key, number, temporal, text};
+use super::{Flaw, address, bit, charset_unsupported, enum_set, geometry, in_key, number, temporal, text};
 use cdc_core::diagnostic::codes;
 use cdc_core::error::{Error, Result};
 use cdc_core::row::{Row, RowBuilder};
@@ -166,6 +166,9 @@ fn push(
         }
         (ColumnType::Geometry { .. }, Value::Bytes(bytes)) => geometry::geometry(bytes, out),
         (ColumnType::Vector { .. }, Value::Bytes(bytes)) => geometry::vector(bytes, out)?,
+        (ColumnType::Uuid | ColumnType::Inet4 | ColumnType::Inet6, Value::Bytes(bytes)) => {
+            address::from_result(bytes, out)?;
+        }
         _ => return Err(unexpected(ty, value)),
     }
     Ok(())
@@ -233,6 +236,20 @@ mod tests {
             row.iter().collect::<Vec<_>>(),
             [value::Value::Int(-1), value::Value::Enum { index: 2, label: "b".into() }]
         );
+    }
+
+    #[test]
+    fn identifiers_and_addresses_are_text() {
+        let columns = [("u", ColumnType::Uuid), ("a", ColumnType::Inet4), ("b", ColumnType::Inet6)];
+        let columns = columns.map(|(name, ty)| Column::new(name, ty));
+        let decoder = ResultDecoder::new(&schema(columns.to_vec())).unwrap();
+        let texts = ["00000000-0000-0000-0000-000000000000", "10.1.0.0", "::ffff:10.0.0.1"];
+        let values = texts.map(|text| Value::Bytes(text.into()));
+        let row = decoder.decode(&mut RowBuilder::new(), &values).unwrap();
+        assert_eq!(row.iter().collect::<Vec<_>>(), texts.map(|text| value::Value::Text(text.into())));
+        let bytes = Value::Bytes(vec![0xff; 16]);
+        let error = decoder.decode(&mut RowBuilder::new(), &[bytes]).unwrap_err();
+        assert_eq!(error.code(), codes::VALUE_UNDECODABLE);
     }
 
     #[test]

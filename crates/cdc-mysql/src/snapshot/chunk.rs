@@ -7,9 +7,10 @@
 use crate::binlog::LogPoint;
 use crate::charsets;
 use crate::config::{Config, Point};
-use crate::conn::{connect, query_error, query_value, server_code};
+use crate::conn::{connect, query_error, server_code};
 use crate::decode::result::ResultDecoder;
-use crate::gtid::GtidSet;
+use crate::server::Server;
+use crate::snapshot::watermark::{self, written_end};
 use cdc_core::{Error, Result, Row, RowBuilder, TableSchema, Value, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -182,48 +183,16 @@ impl From<Error> for ChunkError {
 ///
 /// # Errors
 /// `SERVER_CHANGED` (transient: behind a proxy the next try may reach the right one).
-pub async fn open(config: &Config, server_uuid: &str) -> Result<Conn> {
+pub async fn open(config: &Config, server: &Server) -> Result<Conn> {
     let mut conn = connect(config).await?;
-    let uuid: String =
-        query_value(&mut conn, "SELECT @@server_uuid", "asking who the server is").await?.unwrap_or_default();
-    if uuid != server_uuid {
+    let found = Server::ask(&mut conn).await?;
+    if found.id != server.id {
         return Err(Error::transient(
             codes::SERVER_CHANGED,
-            format!("the url leads to server {uuid} where the log is read from server {server_uuid}"),
+            format!("the url leads to server {} where the log is read from server {}", found.id, server.id),
         ));
     }
     Ok(conn)
-}
-
-/// `gtid_executed`: a low watermark. Everything in it is visible to a SELECT that begins afterwards.
-///
-/// # Errors
-/// Those of the connection.
-pub async fn executed(conn: &mut Conn) -> Result<GtidSet> {
-    let text: String = query_value(conn, "SELECT @@global.gtid_executed", "reading a low watermark")
-        .await?
-        .unwrap_or_default();
-    GtidSet::parse(&text)
-}
-
-/// The written end of the log: a high watermark. Everything that a SELECT has seen is before it.
-///
-/// # Errors
-/// Those of the connection.
-pub async fn written_end(conn: &mut Conn) -> Result<LogPoint> {
-    let doing = "reading a high watermark";
-    // SHOW MASTER STATUS is gone in 8.4, its successor came in 8.2
-    let statement =
-        if conn.server_version() >= (8, 2, 0) { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
-    let row: Option<mysql_async::Row> =
-        conn.query_first(statement).await.map_err(|e| query_error(e, doing))?;
-    let row = row.ok_or_else(|| {
-        Error::definite(codes::SETTING_WRONG, "the server writes no binary log")
-            .help("start the server with --log-bin")
-    })?;
-    let file: String = row.get(0).unwrap_or_default();
-    let offset: u64 = row.get(1).unwrap_or_default();
-    Ok(LogPoint::new(file, offset))
 }
 
 /// The SELECT of a chunk.
@@ -248,6 +217,7 @@ pub fn select(job: &ChunkJob, decoder: &ResultDecoder) -> String {
 /// See [`ChunkError`].
 pub async fn read(
     conn: &mut Conn,
+    server: &Server,
     config: &Config,
     job: &ChunkJob,
 ) -> std::result::Result<ChunkRows, ChunkError> {
@@ -261,7 +231,7 @@ pub async fn read(
             // unknown table or column, table definition changed, no such database: DDL that the log
             // reader has not reached yet, or that the SELECT ran into
             if matches!(server_code(&error), Some(1146 | 1054 | 1412 | 1049 | 1051 | 1176)) {
-                let high = written_end(conn).await?;
+                let high = written_end(conn, server).await?;
                 return Err(ChunkError::Moved(high, query_error(error, "reading a chunk")));
             }
             return Err(ChunkError::Failed(query_error(error, "reading a chunk")));
@@ -269,7 +239,8 @@ pub async fn read(
         Err(ReadError::Value(error)) => return Err(ChunkError::Failed(error)),
     };
     config.reach(Point::BeforeHigh, &job.table.schema.id);
-    let high = written_end(conn).await?;
+    let high = written_end(conn, server).await?;
+    watermark::release(conn, server).await?;
     config.reach(Point::AfterHigh, &job.table.schema.id);
     let (rows, cut) = rows;
     let rest = cut

@@ -2,7 +2,8 @@
 //! what becomes of a chunk's rows. See [`crate::snapshot`] for the proof.
 //!
 //! Generic over transactions and sets of them, so that the model test drives this very code with a
-//! simulated server: MySQL's are [`Gtid`](crate::gtid::Gtid) and [`GtidSet`](crate::gtid::GtidSet).
+//! simulated server: the real ones are [`Mark`](super::watermark::Mark) and
+//! [`Watermark`](super::watermark::Watermark).
 
 use cdc_core::row::{Row, RowBuilder};
 use std::collections::{BTreeMap, HashMap};
@@ -18,21 +19,6 @@ pub trait TransactionSet<T>: Clone + Default {
     fn add(&mut self, transaction: &T);
     /// Adds all of the other's.
     fn add_all(&mut self, other: &Self);
-}
-
-impl TransactionSet<crate::gtid::Gtid> for crate::gtid::GtidSet {
-    fn holds(&self, transaction: &crate::gtid::Gtid) -> bool {
-        self.contains(transaction)
-    }
-    fn holds_all(&self, other: &Self) -> bool {
-        self.contains_set(other)
-    }
-    fn add(&mut self, transaction: &crate::gtid::Gtid) {
-        self.insert(transaction);
-    }
-    fn add_all(&mut self, other: &Self) {
-        self.extend(other);
-    }
 }
 
 /// A table, by number.

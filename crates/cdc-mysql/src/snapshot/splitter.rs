@@ -14,7 +14,9 @@ use crate::charsets;
 use crate::config::Config;
 use crate::conn::query_error;
 use crate::decode::result::ResultDecoder;
-use crate::snapshot::chunk::{ChunkKey, KeyRange, open, written_end};
+use crate::server::Server;
+use crate::snapshot::chunk::{ChunkKey, KeyRange, open};
+use crate::snapshot::watermark::written_end;
 use cdc_core::{ColumnType, Result, Row, RowBuilder, Value};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -43,8 +45,8 @@ pub enum Split {
 }
 
 /// Cuts tables one after the other; ends when all are cut or nobody listens.
-pub async fn run(config: Config, server_uuid: String, jobs: Vec<SplitJob>, out: mpsc::Sender<Split>) {
-    let mut conn = match open(&config, &server_uuid).await {
+pub async fn run(config: Config, server: Server, jobs: Vec<SplitJob>, out: mpsc::Sender<Split>) {
+    let mut conn = match open(&config, &server).await {
         Ok(conn) => conn,
         Err(error) => {
             let _ = out.send(Split::Failed(error, None)).await;
@@ -58,7 +60,7 @@ pub async fn run(config: Config, server_uuid: String, jobs: Vec<SplitJob>, out: 
             Err(error) => {
                 let point = match error.is_transient() {
                     true => None,
-                    false => written_end(&mut conn).await.ok(),
+                    false => written_end(&mut conn, &server).await.ok(),
                 };
                 let _ = out.send(Split::Failed(error, point)).await;
                 return;

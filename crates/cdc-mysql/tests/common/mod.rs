@@ -12,7 +12,7 @@ use cdc_mysql::binlog::rows::KeyExtractor;
 use cdc_mysql::capture::{Capture, CaptureItem};
 use cdc_mysql::config::{Config, Point, StartMode};
 use cdc_mysql::decode::result::ResultDecoder;
-use cdc_testkit::servers::{Server, ServerOptions};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The server of this test file; its watchdog ends it with the process.
 pub fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(ServerOptions::default()).expect("a server"))
+    SERVER.get_or_init(|| Server::start(options()).expect("a server"))
+}
+
+/// Of the kind of server that this run is about.
+pub fn options() -> ServerOptions {
+    let kind = match std::env::var("CDC_TEST_SERVER").as_deref() {
+        Ok("mariadb-10.11") => ServerKind::MariaDb1011,
+        Ok("mariadb-11.8") => ServerKind::MariaDb118,
+        _ => ServerKind::MySql,
+    };
+    ServerOptions { kind, ..ServerOptions::default() }
 }
 
 /// As the account `cdc`, with a replica id of its own.

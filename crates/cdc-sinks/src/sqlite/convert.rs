@@ -8,6 +8,7 @@
 
 use super::types::{Form, Kind, declared, encode};
 use crate::text;
+use cdc_core::address::canonical;
 use cdc_core::schema::ColumnType;
 use cdc_core::value::Value;
 use rusqlite::types::{Value as Stored, ValueRef};
@@ -24,6 +25,7 @@ pub(crate) fn is_identity(from: Kind, to: &ColumnType) -> bool {
             (Kind::Int | Kind::Year, Kind::Int | Kind::Unsigned)
                 | (Kind::Float, Kind::Double)
                 | (Kind::Char | Kind::Enum | Kind::Set | Kind::Json, Kind::Text)
+                | (Kind::Uuid | Kind::Inet4 | Kind::Inet6, Kind::Char | Kind::Text)
                 | (Kind::Binary(_), Kind::Blob)
         )
 }
@@ -43,6 +45,12 @@ pub(crate) fn convert(stored: ValueRef<'_>, from: Kind, to: &ColumnType) -> Resu
     };
     if matches!(from, Kind::Enum | Kind::Set) && !is_text(to) {
         return Err("an ENUM or SET converts by its number, which the target does not hold".to_owned());
+    }
+    // as bytes they are the 4 or 16 bytes that the server stores
+    if matches!(from, Kind::Uuid | Kind::Inet4 | Kind::Inet6)
+        && matches!(to, ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. })
+    {
+        return Err(unknown(to));
     }
     match to {
         ColumnType::Int { .. } | ColumnType::Year | ColumnType::Bit { .. } => {
@@ -117,6 +125,16 @@ pub(crate) fn convert(stored: ValueRef<'_>, from: Kind, to: &ColumnType) -> Resu
         }
         ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => plain_bytes(stored).map(Stored::Blob),
         ColumnType::Json => Err("the server prints JSON anew".to_owned()),
+        ColumnType::Uuid | ColumnType::Inet4 | ColumnType::Inet6 => match (from, to) {
+            (Kind::Char | Kind::Text, _) => canonical(to, utf8(stored)?)
+                .map(Stored::Text)
+                .ok_or_else(|| format!("it is not written as a value of type {to}")),
+            // `10.0.0.1` becomes `::ffff:10.0.0.1`
+            (Kind::Inet4, ColumnType::Inet6) => canonical(to, &format!("::ffff:{}", utf8(stored)?))
+                .map(Stored::Text)
+                .ok_or_else(|| "it is not an INET4".to_owned()),
+            _ => Err(unknown(to)),
+        },
         ColumnType::Geometry { .. } | ColumnType::Vector { .. } => Err(unknown(to)),
     }
 }
@@ -299,6 +317,9 @@ mod tests {
             (t("09223372036854775808"), Kind::Unsigned, varchar.clone(), text("9223372036854775808")),
             (ValueRef::Integer(5), Kind::Int, big, Stored::Integer(5)),
             (t("2026-01-31"), Kind::Date, ColumnType::DateTime { fsp: 3 }, text("2026-01-31 00:00:00.000")),
+            (t("10.1.0.0"), Kind::Inet4, ColumnType::Inet6, text("::ffff:10.1.0.0")),
+            (t("10.1.0.0"), Kind::Inet4, varchar.clone(), text("10.1.0.0")),
+            (t("2001:DB8:0::1"), Kind::Text, ColumnType::Inet6, text("2001:db8::1")),
             (t("10:00:00.5"), Kind::Time(1), ColumnType::Time { fsp: 3 }, text("10:00:00.500")),
             (
                 ValueRef::Blob(&[1]),
@@ -323,6 +344,9 @@ mod tests {
             (t("100"), Kind::Decimal(0), decimal(3, 1)),
             (t("2026-01-31 10:00:00"), Kind::DateTime(0), ColumnType::Date),
             (t("2026-01-31 10:00:00"), Kind::DateTime(0), ColumnType::Timestamp { fsp: 0 }),
+            (t("::1"), Kind::Inet6, ColumnType::VarBinary { length: 16 }),
+            (t("::1"), Kind::Inet6, ColumnType::Inet4),
+            (t("no uuid"), Kind::Text, ColumnType::Uuid),
             (t("x"), Kind::Enum, ColumnType::Int { width: IntWidth::Int, unsigned: false }),
             (t("x"), Kind::Text, ColumnType::Int { width: IntWidth::Int, unsigned: false }),
             (t("{}"), Kind::Text, ColumnType::Json),

@@ -8,6 +8,7 @@
 
 use super::convert::{pad_fraction, rescale};
 use super::types::Form;
+use cdc_core::address::canonical;
 use cdc_core::schema::{Column, ColumnType, same_name};
 use cdc_core::value::Value;
 use rusqlite::types::Value as Stored;
@@ -177,6 +178,9 @@ fn convert(literal: &Literal, ty: &ColumnType) -> Option<Stored> {
             Some(Stored::Blob(bytes))
         }
         ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => bytes(literal).map(Stored::Blob),
+        ColumnType::Uuid | ColumnType::Inet4 | ColumnType::Inet6 => {
+            canonical(ty, text?.trim()).map(Stored::Text)
+        }
         ColumnType::Json | ColumnType::Geometry { .. } | ColumnType::Vector { .. } => None,
     }
 }
@@ -266,6 +270,9 @@ fn implicit(ty: &ColumnType) -> Option<Stored> {
         ColumnType::Binary { length } => Some(Stored::Blob(vec![0; *length as usize])),
         ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => Some(Stored::Blob(Vec::new())),
         ColumnType::Json => text("null"),
+        ColumnType::Uuid => text("00000000-0000-0000-0000-000000000000"),
+        ColumnType::Inet4 => text("0.0.0.0"),
+        ColumnType::Inet6 => text("::"),
         ColumnType::Geometry { .. } | ColumnType::Vector { .. } => None,
     }
 }

@@ -23,6 +23,7 @@
 //! | VARCHAR, TEXT family | `TEXT` | TEXT, NUL characters kept |
 //! | ENUM, SET | `ENUM_TEXT`, `SET_TEXT` | TEXT: the label, the labels joined by commas |
 //! | JSON | `JSON_TEXT` | TEXT, as the server prints it |
+//! | UUID, INET4, INET6 (MariaDB) | `UUID_TEXT`, `INET4_TEXT`, `INET6_TEXT` | TEXT, as the server prints it |
 //! | BINARY(n) | `BINARY_BLOB(n)` | BLOB of n bytes |
 //! | VARBINARY, BLOB family | `BLOB` | BLOB |
 //! | spatial types | `GEOMETRY_BLOB` | BLOB: SRID (4 bytes, little endian), WKB |
@@ -118,7 +119,10 @@ impl Form {
             | ColumnType::Text { .. }
             | ColumnType::Enum { .. }
             | ColumnType::Set { .. }
-            | ColumnType::Json => Form::Text(text::fraction_digits(ty)),
+            | ColumnType::Json
+            | ColumnType::Uuid
+            | ColumnType::Inet4
+            | ColumnType::Inet6 => Form::Text(text::fraction_digits(ty)),
         }
     }
 
@@ -171,6 +175,9 @@ pub(crate) fn declared(ty: &ColumnType) -> String {
         ColumnType::Json => "JSON_TEXT".to_owned(),
         ColumnType::Geometry { .. } => "GEOMETRY_BLOB".to_owned(),
         ColumnType::Vector { dimensions } => format!("VECTOR_BLOB({dimensions})"),
+        ColumnType::Uuid => "UUID_TEXT".to_owned(),
+        ColumnType::Inet4 => "INET4_TEXT".to_owned(),
+        ColumnType::Inet6 => "INET6_TEXT".to_owned(),
     }
 }
 
@@ -200,6 +207,9 @@ pub(crate) enum Kind {
     Blob,
     Geometry,
     Vector,
+    Uuid,
+    Inet4,
+    Inet6,
     /// Not a type that we declare.
     Foreign,
 }
@@ -233,6 +243,9 @@ impl Kind {
             "BLOB" => Kind::Blob,
             "GEOMETRY_BLOB" => Kind::Geometry,
             "VECTOR_BLOB" => Kind::Vector,
+            "UUID_TEXT" => Kind::Uuid,
+            "INET4_TEXT" => Kind::Inet4,
+            "INET6_TEXT" => Kind::Inet6,
             _ => Kind::Foreign,
         }
     }
@@ -270,6 +283,9 @@ pub(crate) fn column_type(declared: &str) -> Option<ColumnType> {
         Kind::Blob => ColumnType::Blob { size: LobSize::Long },
         Kind::Geometry => ColumnType::Geometry { kind: "geometry".into(), srid: None },
         Kind::Vector => ColumnType::Vector { dimensions: 0 },
+        Kind::Uuid => ColumnType::Uuid,
+        Kind::Inet4 => ColumnType::Inet4,
+        Kind::Inet6 => ColumnType::Inet6,
         Kind::Enum | Kind::Set | Kind::Foreign => return None,
     })
 }
@@ -385,6 +401,9 @@ mod tests {
             ColumnType::Json,
             ColumnType::Geometry { kind: "point".into(), srid: None },
             ColumnType::Vector { dimensions: 3 },
+            ColumnType::Uuid,
+            ColumnType::Inet4,
+            ColumnType::Inet6,
         ];
         for width in [IntWidth::Tiny, IntWidth::Small, IntWidth::Medium, IntWidth::Int, IntWidth::Big] {
             types.extend([false, true].map(|unsigned| ColumnType::Int { width, unsigned }));

@@ -70,7 +70,7 @@ fn ask(live: &mut Live, source: &SourcePlan, file: &PipelineFile) -> Result<()> 
     runtime.block_on(async {
         let mut conn = connect(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
-        live.version = Some(server.version);
+        live.version = Some(server.to_string());
         live.errors.extend(preflight::failures(&checks).into_iter().map(Error::from));
         live.checks = checks;
         let (_, discovery) = discover(&mut conn, &config).await?;
@@ -130,14 +130,18 @@ impl Live {
             _ = write!(out, " at {}", printable(&self.address));
         }
         if let Some(version) = &self.version {
-            _ = write!(out, ", MySQL {}", printable(version));
+            _ = write!(out, ", {}", printable(version));
         }
         out.push('\n');
         let width =
             |of: fn(&Check) -> &str| self.checks.iter().map(|c| of(c).chars().count()).max().unwrap_or(0);
         let (setting, expected) = (width(|c| &c.setting), width(|c| &c.expected));
         for check in &self.checks {
-            let word = if check.ok { "ok   " } else { "wrong" };
+            let word = match (check.ok, check.advised) {
+                (true, _) => "ok   ",
+                (false, true) => "weak ",
+                (false, false) => "wrong",
+            };
             _ = writeln!(
                 out,
                 "  {word}  {:setting$}  expected {:expected$}  actual {}",
@@ -168,6 +172,7 @@ impl Live {
         let check = |c: &Check| {
             json!({
                 "setting": c.setting, "expected": c.expected, "actual": c.actual, "ok": c.ok,
+                "advised": c.advised,
                 "mend": if c.ok { Value::Null } else { json!(c.mend) },
             })
         };
@@ -253,13 +258,18 @@ mod tests {
             actual: actual.into(),
             mend: format!("SET PERSIST {setting} = ON"),
             ok,
+            advised: setting == "weak_setting",
             code: codes::SETTING_WRONG,
         };
         let live = Live {
             source: "src".into(),
             address: "db:3306".into(),
-            version: Some("9.7.0".into()),
-            checks: vec![check("log_bin", "ON", true), check("gtid_mode", "OFF", false)],
+            version: Some("MySQL 9.7.0".into()),
+            checks: vec![
+                check("log_bin", "ON", true),
+                check("gtid_mode", "OFF", false),
+                check("weak_setting", "OFF", false),
+            ],
             tables: Some(tables("CREATE TABLE t (id INT PRIMARY KEY)").into_iter().map(Arc::new).collect()),
             idle: vec!["shop.t".into()],
             drift: Vec::new(),
@@ -269,9 +279,11 @@ mod tests {
         assert_eq!(
             live.to_text(),
             "source src at db:3306, MySQL 9.7.0\n\
-             \x20 ok     log_bin    expected ON  actual ON\n\
-             \x20 wrong  gtid_mode  expected ON  actual OFF\n\
+             \x20 ok     log_bin       expected ON  actual ON\n\
+             \x20 wrong  gtid_mode     expected ON  actual OFF\n\
              \x20        mend it: SET PERSIST gtid_mode = ON\n\
+             \x20 weak   weak_setting  expected ON  actual OFF\n\
+             \x20        mend it: SET PERSIST weak_setting = ON\n\
              \x20 1 table: shop.t\n\
              \x20 taken by no flow: shop.t\n"
         );

@@ -20,7 +20,7 @@ const SERVER_IDS: std::ops::Range<u32> = 5400..9400;
 /// What was seen at a server.
 #[derive(Debug)]
 pub struct Found {
-    /// `9.7.0`.
+    /// `MySQL 9.7.0`.
     pub version: String,
     /// Settings and privileges that do not do.
     pub failures: Vec<Diagnostic>,
@@ -121,7 +121,7 @@ async fn ask(conn: &mut Conn, config: &Config, given: &[String]) -> Result<Found
     let listed = tables(conn).await?;
     let wanted: Vec<&TableId> = listed.keys().filter(|id| config.tables.contains(id)).collect();
     let mut found = Found {
-        version: server.version,
+        version: server.to_string(),
         failures: preflight::failures(&checks),
         patterns: given.to_vec(),
         taken: Vec::new(),
@@ -157,7 +157,7 @@ async fn tables(conn: &mut Conn) -> Result<BTreeMap<TableId, Option<u64>>> {
     let rows: Vec<(Vec<u8>, Vec<u8>, Option<u64>)> = conn
         .query(
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS FROM information_schema.TABLES \
-             WHERE TABLE_TYPE = 'BASE TABLE'",
+             WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')",
         )
         .await
         .map_err(|e| query_error(e, "looking for tables"))?;
@@ -322,7 +322,7 @@ pub mod tests {
     /// A server with these tables.
     pub fn found(patterns: &[&str], tables: Vec<Taken>) -> Found {
         Found {
-            version: "9.7.4".into(),
+            version: "MySQL 9.7.4".into(),
             failures: Vec::new(),
             patterns: patterns.iter().map(ToString::to_string).collect(),
             taken: tables,

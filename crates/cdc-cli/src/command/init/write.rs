@@ -35,7 +35,7 @@ fn head(out: &mut String, found: &Found, names: &Names<'_>) {
     let noun = if databases.len() == 1 { "database" } else { "databases" };
     _ = writeln!(
         out,
-        "-- Copies {} of {noun} {} (MySQL {}) into SQLite, and follows every change.\n\
+        "-- Copies {} of {noun} {} ({}) into SQLite, and follows every change.\n\
          -- Written by cdc init, and yours to edit.\n--\n\
          --   cdc check {file} --live             what the server must have, and whether this file fits it\n\
          --   cdc run {file} --until caught-up    copies; without --until it goes on following until Ctrl-C\n\
@@ -167,7 +167,7 @@ fn listing(tables: &[Taken]) -> Vec<String> {
 /// The structures as the server tells them, without what counts on with every row.
 pub fn schema(found: &Found, names: &Names<'_>) -> String {
     let mut out = format!(
-        "-- The tables of {}, as the server showed them (MySQL {}). Read by cdc check and cdc explain.\n",
+        "-- The tables of {}, as the server showed them ({}). Read by cdc check and cdc explain.\n",
         printable(names.file),
         printable(&found.version)
     );

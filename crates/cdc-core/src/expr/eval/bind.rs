@@ -279,6 +279,9 @@ impl<'s> Binder<'s> {
     }
 
     fn compared(&mut self, op: BinaryOp, a: BoundExpr, b: BoundExpr, span: &Span) -> Option<BoundExpr> {
+        if !matches!(op, BinaryOp::Equal | BinaryOp::NotEqual | BinaryOp::NullSafeEqual) {
+            self.ensure_ordered(&[&a, &b], span)?;
+        }
         let (how, a, b) = self.comparison(a, b, span)?;
         let nullable = op != BinaryOp::NullSafeEqual && (a.ty.nullable || b.ty.nullable);
         Some(boolean(Node::Compare { op, how, operands: Box::new([a, b]) }, nullable, span))
@@ -303,6 +306,7 @@ impl<'s> Binder<'s> {
             let both = boolean(Node::And(vec![low, high]), nullable, span);
             return Some(if negated { boolean(Node::Not(Box::new(both)), nullable, span) } else { both });
         }
+        self.ensure_ordered(&[&operand, &low, &high], span)?;
         let low = self.comparison(operand.clone(), low, span);
         let high = self.comparison(operand.clone(), high, span);
         let ((low_how, _, low), (high_how, _, high)) = (low?, high?);
@@ -485,6 +489,7 @@ impl<'s> Binder<'s> {
             let diagnostic = self.mismatch(&odd.span.clone(), headline);
             return self.refuse(diagnostic.help("write `cast(.. as char)`, or `cast` the text"));
         }
+        self.ensure_ordered(&args.iter().collect::<Vec<_>>(), span)?;
         let (args, ty) = self.unified(args, span)?;
         let mut how = Comparison::Never;
         for arg in &args[1..] {
@@ -828,7 +833,11 @@ impl Binder<'_> {
             return Some((Comparison::Never, a, b));
         }
         let is_text_literal = |e: &BoundExpr| matches!(e.const_value(), Some(Value::Text(_)));
-        let adapts = |c: Class| c.is_number() || c.is_temporal();
+        let adapts = |c: Class| c.is_number() || c.is_temporal() || c.is_address();
+        if x.is_address() && x == y {
+            // one value, one text
+            return Some((Comparison::Text(Collator::LITERAL), a, b));
+        }
         if is_text_literal(&b) && adapts(x) {
             let b = self.adapted(b, &a.ty)?;
             return self.comparison(a, b, span);
@@ -862,6 +871,10 @@ impl Binder<'_> {
         let classes = (a.ty.class(), b.ty.class());
         self.refuse(match classes {
             (Class::Json, _) | (_, Class::Json) => diagnostic.help("comparing JSON is not built yet"),
+            (x, y) if x.is_address() && y.is_text() || x.is_text() && y.is_address() => {
+                let ty = if x.is_address() { &a.ty } else { &b.ty };
+                diagnostic.help(format!("write `cast(.. as char)` around the {ty} to compare its text"))
+            }
             (Class::Text, other) | (other, Class::Text) if other.is_number() => {
                 diagnostic.help("write `cast(.. as signed)` or `cast(.. as decimal(20,4))` around the text")
             }
@@ -875,6 +888,14 @@ impl Binder<'_> {
         })
     }
 
+    /// Has each of these an order that is built?
+    fn ensure_ordered(&mut self, operands: &[&BoundExpr], span: &Span) -> Option<()> {
+        let Some(odd) = operands.iter().find(|o| o.ty.class().is_address()) else { return Some(()) };
+        let headline = format!("{} has no order that is built", describe(odd));
+        let diagnostic = self.mismatch(span, headline);
+        self.refuse(diagnostic.help("write `cast(.. as char)` to order by its text, which the server does not"))
+    }
+
     /// A text literal as a value of the kind that it is compared with.
     fn adapted(&mut self, literal: BoundExpr, other: &ExprType) -> Option<BoundExpr> {
         let class = other.class();
@@ -882,6 +903,18 @@ impl Binder<'_> {
             return self.day_literal(literal);
         }
         let Some(Value::Text(text)) = literal.const_value() else { return Some(literal) };
+        if class.is_address() {
+            let known = other.ty.as_ref().and_then(|ty| crate::address::canonical(ty, text));
+            return match known {
+                Some(text) => {
+                    Some(constant_of(Value::Text(text.into()), other.clone().with_nullable(false), &literal.span))
+                }
+                None => {
+                    let diagnostic = self.mismatch(&literal.span, format!("the text is not one of type {other}"));
+                    self.refuse(diagnostic.note(format!("it is compared with a value of type {other}")))
+                }
+            };
+        }
         let value = if class == Class::Time {
             parse_time(text).map(Value::Time)
         } else if class.is_approximate() {

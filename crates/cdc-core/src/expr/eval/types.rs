@@ -53,6 +53,9 @@ pub(crate) enum Class {
     Json,
     Geometry,
     Vector,
+    Uuid,
+    Inet4,
+    Inet6,
 }
 
 /// The most characters of a VARCHAR of `utf8mb4`; computed texts that may be longer are LONGTEXT.
@@ -239,6 +242,9 @@ impl ExprType {
                 LobSize::Long => 0xffff_ffff,
             },
             ColumnType::Json | ColumnType::Geometry { .. } | ColumnType::Vector { .. } => 0xffff_ffff,
+            ColumnType::Uuid => 36,
+            ColumnType::Inet4 => 15,
+            ColumnType::Inet6 => 39,
         }
     }
 }
@@ -276,6 +282,12 @@ impl Class {
         matches!(self, Class::Text | Class::Enum | Class::Set)
     }
 
+    /// Identifiers and addresses, which have one text each. The server orders them by their bytes (and some
+    /// UUIDs by the time in them), which is not the order of the texts: only equality is built.
+    pub(crate) fn is_address(self) -> bool {
+        matches!(self, Class::Uuid | Class::Inet4 | Class::Inet6)
+    }
+
     /// On a calendar.
     pub(crate) fn is_day(self) -> bool {
         matches!(self, Class::Date | Class::DateTime | Class::Timestamp)
@@ -305,6 +317,9 @@ pub(crate) fn class_of(ty: &ColumnType) -> Class {
         ColumnType::Json => Class::Json,
         ColumnType::Geometry { .. } => Class::Geometry,
         ColumnType::Vector { .. } => Class::Vector,
+        ColumnType::Uuid => Class::Uuid,
+        ColumnType::Inet4 => Class::Inet4,
+        ColumnType::Inet6 => Class::Inet6,
     }
 }
 
@@ -377,7 +392,8 @@ fn unify_two(a: &ExprType, b: &ExprType) -> Option<ExprType> {
     if x == Class::Time && y == Class::Time {
         return Some(ExprType::new(ColumnType::Time { fsp: a.fsp().max(b.fsp()) }, false));
     }
-    let textual = |c: Class| c.is_text() || c.is_number() && c != Class::Bit || c.is_temporal();
+    let textual =
+        |c: Class| c.is_text() || c.is_number() && c != Class::Bit || c.is_temporal() || c.is_address();
     if (x.is_text() || y.is_text()) && textual(x) && textual(y) {
         let (charset, coercibility) = merge_collations(a, b);
         return Some(ExprType::text(a.text_length().max(b.text_length()), charset, coercibility, false));
@@ -407,7 +423,14 @@ fn unify_numbers(a: &ExprType, b: &ExprType) -> ExprType {
     }
     if !x.is_whole() || !y.is_whole() {
         let ((w1, s1), (w2, s2)) = (a.digits(), b.digits());
-        return ExprType::decimal(w1.max(w2), s1.max(s2), false);
+        let (whole, scale) = (w1.max(w2), s1.max(s2));
+        if scale > 30 {
+            // a column of MariaDB, whose digits are not rounded off by standing beside another
+            let precision = (whole + scale).min(65) as u8;
+            let ty = ColumnType::Decimal { precision, scale: scale as u8, unsigned: false };
+            return ExprType::new(ty, false);
+        }
+        return ExprType::decimal(whole, scale, false);
     }
     let width = |t: &ExprType| match &t.ty {
         Some(ColumnType::Int { width, .. }) => *width,

@@ -7,7 +7,9 @@ use super::super::alter::{Action, Alter};
 use super::super::context::Index;
 use super::super::cursor::{Failure, Parsed};
 use super::super::index::{self, KeyKind, NumberedPart};
-use super::{Final, Shape, same};
+use super::super::index::same;
+use super::super::versioning;
+use super::{Final, Shape};
 use cdc_core::codes;
 use cdc_core::schema::{Column, TableSchema};
 use std::sync::Arc;
@@ -84,6 +86,9 @@ fn add_keys(alter: &Alter, shape: &Shape, primary: &mut Vec<usize>, work: &mut V
     for action in &alter.actions {
         let Action::AddKey(def) = action else { continue };
         let mut parts = def.numbered(&columns)?;
+        if def.kind != KeyKind::Plain {
+            versioning::without_row_end(&mut parts, |at| columns.get(at));
+        }
         for part in &mut parts {
             part.column = part.column.and_then(|at| shape.columns.get(at)).map(|f| f.number);
         }

@@ -2,8 +2,8 @@
 
 use super::super::alter::{Action, Alter, Place};
 use super::super::cursor::{Failure, Parsed};
-use super::super::index;
-use super::{Final, Shape, same};
+use super::super::index::{self, same};
+use super::{Final, Shape};
 use cdc_core::codes;
 use cdc_core::schema::{Column, TableSchema};
 use cdc_core::schema_change::{ColumnPosition, SchemaChange};
@@ -196,7 +196,15 @@ fn in_order(old: &TableSchema, shape: &Shape, alter: &Alter) -> Result<Vec<Schem
                     }
                 }
             }
+            Action::AddPeriod { .. } => {
+                for f in shape.columns.iter().filter(|f| !f.column.nullable) {
+                    if telling.name(f.number).is_ok_and(|name| name == f.column.name) {
+                        telling.alter_rest(f.number)?;
+                    }
+                }
+            }
             Action::AddKey(_)
+            | Action::DropPeriod
             | Action::DropPrimary
             | Action::DropIndex { .. }
             | Action::RenameIndex { .. } => {}
