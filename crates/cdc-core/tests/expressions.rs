@@ -3,8 +3,8 @@
 mod support;
 
 use cdc_core::expr::eval::bind;
-use cdc_core::{Diagnostic, codes};
-use support::{codes_of, parse, result_of, table};
+use cdc_core::{Column, ColumnType, Diagnostic, Value, codes};
+use support::{codes_of, evaluated, parse, result_of, row, table};
 
 fn cases(text: &str) -> impl Iterator<Item = Vec<&str>> {
     text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).map(|l| l.split(" => ").collect())
@@ -131,6 +131,59 @@ fn text_compares_under_built_collations_only() {
         "i like '7%'",
     ] {
         assert_eq!(codes_of(&refusals(expr)), "", "{expr}");
+    }
+}
+
+/// MariaDB's identifiers and addresses have one text for each value and no order that is built.
+#[test]
+fn identifiers_and_addresses_are_compared_for_equality() {
+    let mut table = table();
+    let first = table.columns.len();
+    for (name, ty) in [("uu", ColumnType::Uuid), ("a4", ColumnType::Inet4), ("a6", ColumnType::Inet6)] {
+        table.columns.push(Column::new(name, ty));
+    }
+    let mut row = row();
+    assert_eq!(row.len(), first);
+    row.extend(
+        ["00112233-4455-6677-8899-aabbccddeeff", "10.1.0.0", "::ffff:10.1.0.0"]
+            .map(|text| Value::Text(text.into())),
+    );
+    let result = |expr: &str| match bind(&parse(expr), &table) {
+        Ok(bound) => evaluated(&bound, &row),
+        Err(diagnostics) => codes_of(&diagnostics),
+    };
+    for (expr, expected) in [
+        ("uu = '00112233445566778899AABBCCDDEEFF'", "1"),
+        ("'00112233-4455-6677-8899-aabbccddeef0' = uu", "0"),
+        ("uu <> uu", "0"),
+        ("uu in ('00112233-4455-6677-8899-AABBCCDDEEFF')", "1"),
+        ("a6 = '0:0:0:0:0:FFFF:0a01:0'", "1"),
+        ("case a4 when '10.1.0.0' then 'x' end", "x"),
+        ("nullif(a4, '10.1.0.1')", "10.1.0.0"),
+        ("coalesce(a4, 'none')", "10.1.0.0"),
+        ("concat(a4, '/16')", "10.1.0.0/16"),
+        ("cast(a4 as char) < '10.1.0.1'", "1"),
+        ("a4 like '10.%'", "1"),
+        ("uu is null", "0"),
+    ] {
+        assert_eq!(result(expr), expected, "{expr}");
+    }
+    for expr in [
+        "uu < '00112233-4455-6677-8899-aabbccddeef0'",
+        "a4 between '10.0.0.0' and '10.2.0.0'",
+        "'10.1.0.0' between a4 and a4",
+        "greatest(a4, '10.0.0.0')",
+        "greatest(a4, a4)",
+        "uu = 'no uuid'",
+        "a4 = a6",
+        "a4 = v",
+        "a4 = 1",
+        "a4 + 1",
+        "cast(uu as binary)",
+        "cast(a4 as unsigned)",
+    ] {
+        // once for each pair that is compared
+        assert!(result(expr).split(' ').all(|code| code == codes::TYPE_MISMATCH.to_string()), "{expr}");
     }
 }
 

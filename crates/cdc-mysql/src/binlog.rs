@@ -23,6 +23,7 @@ pub mod event;
 pub mod rows;
 pub mod table_map;
 mod versioned;
+pub mod xa;
 
 use crate::charsets;
 use crate::config::Config;
@@ -41,11 +42,12 @@ use futures_util::StreamExt;
 use mysql_async::BinlogStream;
 use mysql_common::binlog::events::Event;
 use rows::{RowDecoder, RowsEvent};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table_map::TableMap;
 use versioned::RowsOfNow;
+use xa::{Branches, Collected, branch_of};
 
 /// How often a quiet server tells where it stands.
 const HEARTBEAT: Duration = Duration::from_millis(250);
@@ -165,8 +167,12 @@ struct Transaction {
     begun: bool,
     /// Its statement has none: an ALTER of MariaDB that begins or is given up.
     no_effect: bool,
-    /// Of XA START: the branch, as its later statements name it.
-    branch: Option<String>,
+    /// Of XA START: the branch, and its rows.
+    xa: Option<Collected>,
+    /// Of XA COMMIT: the branch, whose rows are these.
+    resolves: Option<String>,
+    /// It was given out, or is passed over, by what we begin with.
+    passed: bool,
     /// Its statement has changed the structures.
     altered: bool,
 }
@@ -189,8 +195,19 @@ pub struct LogReader {
     /// (CREATE TABLE .. SELECT is one transaction with its rows).
     altered: bool,
     transaction: Option<Transaction>,
-    /// Branches of XA that were prepared with no row of a captured table.
-    passed_branches: HashSet<String>,
+    /// What was read of the log, where that is not what was given out: the log is read from in front of it, for
+    /// the sake of XA transactions.
+    read_from: Option<GtidSet>,
+    /// MariaDB: the transactions read on this connection, and all before.
+    read: GtidSet,
+    /// XA transactions that are prepared and not ended.
+    branches: Branches,
+    /// The rows of an XA COMMIT are read again.
+    again: Option<Box<LogReader>>,
+    /// The branch that goes with the commit that is pending.
+    resolved: Option<String>,
+    /// Nothing but this transaction is wanted, and its rows although it ends in a PREPARE.
+    only: Option<Gtid>,
     maps: HashMap<u64, CachedMap, foldhash::fast::FixedState>,
     pending: VecDeque<LogItem>,
     /// Bytes of events that a compressed transaction still owes.
@@ -275,6 +292,24 @@ impl LogReader {
         Ok(reader)
     }
 
+    /// The same reader, that reads from in front of its position: transactions which the position holds are passed
+    /// over, but XA transactions that they leave open are known.
+    pub fn reading_from(mut self, from: GtidSet) -> LogReader {
+        self.read_from = Some(from);
+        self
+    }
+
+    /// The same reader, that knows these open XA transactions.
+    pub fn with_branches(mut self, branches: Branches) -> LogReader {
+        self.branches = branches;
+        self
+    }
+
+    /// The XA transactions that are open at the position.
+    pub fn branches(&self) -> &Branches {
+        &self.branches
+    }
+
     /// What is still passed over, if anything is.
     pub fn skip(&self) -> Option<&SkipUntil> {
         self.skip_until.as_ref()
@@ -293,7 +328,12 @@ impl LogReader {
             inside: false,
             altered: false,
             transaction: None,
-            passed_branches: HashSet::new(),
+            read_from: None,
+            read: GtidSet::new(),
+            branches: Branches::default(),
+            again: None,
+            resolved: None,
+            only: None,
             maps: HashMap::default(),
             pending: VecDeque::new(),
             payload_left: 0,
@@ -352,6 +392,8 @@ impl LogReader {
             opening.abort();
         }
         self.altered |= self.transaction.take().is_some_and(|t| t.altered);
+        self.again = None;
+        self.resolved = None;
         self.maps.clear();
         self.pending.clear();
         self.payload_left = 0;
@@ -367,9 +409,13 @@ impl LogReader {
         if self.stream.is_some() {
             return Ok(());
         }
+        let from = self.read_from.as_ref().unwrap_or(&self.gtids);
+        if self.connecting.is_none() {
+            self.read = from.clone();
+        }
         let wanted = dump::Wanted {
             config: self.config.clone(),
-            gtids: self.gtids.clone(),
+            gtids: from.clone(),
             point: self.point.clone(),
             by_file: self.by_file(),
             position: self.position(),
@@ -414,6 +460,10 @@ impl LogReader {
         loop {
             if let Some(item) = self.take_pending() {
                 return Ok(item);
+            }
+            if self.again.is_some() {
+                self.read_again().await?;
+                continue;
             }
             self.ensure_charsets().await?;
             self.ensure_connected().await?;
@@ -463,6 +513,39 @@ impl LogReader {
         Ok(())
     }
 
+    /// The next rows of the XA transaction that the log commits here.
+    async fn read_again(&mut self) -> Result<()> {
+        let Some(again) = self.again.as_mut() else { return Ok(()) };
+        // may be dropped while it waits: the reader is a field
+        match Box::pin(again.next()).await? {
+            LogItem::Rows { schema, changes, .. } => self.give_out_again(schema, changes),
+            LogItem::Commit { gtid } if again.only.as_ref() == Some(&gtid) => {
+                self.again = None;
+                self.commit()?;
+            }
+            LogItem::Commit { .. } | LogItem::Moved | LogItem::Schema { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Rows of a branch become rows of the transaction that commits it.
+    fn give_out_again(&mut self, schema: Arc<TableSchema>, mut changes: Vec<RowChange>) {
+        let Some(transaction) = self.transaction.as_mut() else { return };
+        let before = transaction.rows;
+        transaction.rows += changes.len() as u64;
+        let skipped = self.rows_to_skip.saturating_sub(before).min(changes.len() as u64);
+        changes.drain(..skipped as usize);
+        if !changes.is_empty() {
+            self.pending.push_back(LogItem::Rows {
+                gtid: transaction.gtid.clone(),
+                mark: transaction.mark.clone(),
+                schema,
+                origin: transaction.origin.clone(),
+                changes,
+            });
+        }
+    }
+
     fn take_pending(&mut self) -> Option<LogItem> {
         let item = self.pending.pop_front()?;
         match &item {
@@ -472,6 +555,9 @@ impl LogReader {
             }
             LogItem::Commit { gtid } => {
                 self.gtids.insert(gtid);
+                if let Some(resolved) = self.resolved.take() {
+                    self.branches.0.remove(&resolved);
+                }
                 self.rows_given = 0;
                 self.inside = false;
                 self.boundary = self.point.clone();
@@ -595,7 +681,7 @@ impl LogReader {
                 self.begin(&header, begins.gtid, None)?;
                 if let Some(transaction) = &mut self.transaction {
                     transaction.begun = !begins.standalone;
-                    transaction.branch = begins.prepares.as_deref().map(branch_name);
+                    transaction.xa = begins.prepares.as_deref().map(|text| Collected::new(xa::name(text)));
                     transaction.no_effect = begins.no_effect;
                 }
             }
@@ -608,23 +694,7 @@ impl LogReader {
                 self.handle_query(&plain)?;
             }
             kind::XID => self.commit()?,
-            kind::XA_PREPARE => {
-                // one prepared before the start is told at its commit
-                if body.first() != Some(&1) && !self.skipping() {
-                    let branch = self.transaction.as_mut().map(|t| (t.rows, t.branch.take()));
-                    match branch {
-                        Some((0, Some(branch))) => {
-                            self.passed_branches.insert(branch);
-                        }
-                        _ => {
-                            return Err(
-                                self.xa("an XA transaction in two phases with rows of captured tables")
-                            );
-                        }
-                    }
-                }
-                self.commit()?;
-            }
+            kind::XA_PREPARE => self.prepare(body.first() == Some(&1))?,
             kind::TABLE_MAP => self.handle_table_map(body)?,
             kind::WRITE_ROWS_V1
             | kind::UPDATE_ROWS_V1
@@ -686,7 +756,7 @@ impl LogReader {
         let mark = match &gtid {
             Gtid::MySql { .. } => Mark::Gtid(gtid.clone()),
             Gtid::MariaDb { domain, .. } => {
-                if self.gtids.contains(&gtid) {
+                if self.gtids.contains(&gtid) && self.read_from.is_none() {
                     let last = self.gtids.last_of(*domain).map_or(String::new(), |last| last.to_string());
                     return Err(Error::definite(
                         codes::LOG_POSITION,
@@ -699,6 +769,14 @@ impl LogReader {
                 Mark::Point(self.point.clone())
             }
         };
+        let passed = match &self.only {
+            Some(only) => *only != gtid,
+            None => self.read_from.is_some() && self.gtids.contains(&gtid),
+        };
+        if !passed && self.only.is_none() {
+            // what comes now is new, on later connections too
+            self.read_from = None;
+        }
         let origin = Origin {
             timestamp_micros: micros.unwrap_or(i64::from(header.timestamp) * 1_000_000),
             gtid: gtid.to_string().into(),
@@ -713,16 +791,99 @@ impl LogReader {
             rows: 0,
             begun: false,
             no_effect: false,
-            branch: None,
+            xa: None,
+            resolves: None,
+            passed,
             altered: false,
         });
         Ok(())
     }
 
-    fn xa(&self, what: &str) -> Error {
-        Error::definite(codes::XA_UNSEEN, format!("the log holds {what}, which this version does not follow"))
+    /// XA PREPARE, or XA COMMIT .. ONE PHASE.
+    fn prepare(&mut self, one_phase: bool) -> Result<()> {
+        let passed = self.skipping();
+        let Some(transaction) = self.transaction.as_mut() else {
+            return Err(self.corrupt("an XA PREPARE outside a transaction"));
+        };
+        let Some(collected) = transaction.xa.take() else { return self.commit() };
+        let (gtid, rows) = (transaction.gtid.clone(), transaction.rows);
+        if !one_phase && self.only.is_none() {
+            // of one that is passed over nothing was decoded: how much it holds is not known
+            let rows = if passed { u64::MAX } else { rows };
+            let name = collected.branch.clone();
+            let held = collected.into_items().filter(|_| !passed);
+            self.branches.prepare(name, &gtid, &self.read, rows, held);
+            return self.commit();
+        }
+        // nothing of it was given out yet, although it was counted
+        transaction.rows = 0;
+        match collected.into_items() {
+            Some(items) => {
+                self.give_out_items(items);
+                self.commit()
+            }
+            None => self.ask_again(&gtid),
+        }
+    }
+
+    fn give_out_items(&mut self, items: Vec<LogItem>) {
+        for item in items {
+            if let LogItem::Rows { schema, changes, .. } = item {
+                self.give_out_again(schema, changes);
+            }
+        }
+    }
+
+    /// XA COMMIT: the rows of its branch are given out here.
+    fn commit_branch(&mut self, name: String) -> Result<()> {
+        let Some(branch) = self.branches.0.get(&name) else {
+            return Err(Error::definite(
+                codes::XA_UNSEEN,
+                format!("the log commits XA transaction {name}, whose rows were not seen"),
+            )
             .note(self.here())
+            .note("it was prepared before the log was read")
             .help("copy the tables anew: stop, remove the state folder and the target's tables, start again")
+            .help("GRANT XA_RECOVER_ADMIN to the source's account: then a start waits for such transactions"));
+        };
+        let (rows, held, gtid) = (branch.rows, branch.held.clone(), Gtid::parse(&branch.gtid)?);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.resolves = Some(name);
+        }
+        match held {
+            _ if rows == 0 => self.commit(),
+            Some(items) => {
+                self.give_out_items(items);
+                self.commit()
+            }
+            None => self.ask_again(&gtid),
+        }
+    }
+
+    /// Reads the rows of a transaction of the log again, for the one that is open.
+    fn ask_again(&mut self, gtid: &Gtid) -> Result<()> {
+        let from = match gtid {
+            Gtid::MySql { .. } => self.gtids.without(gtid),
+            Gtid::MariaDb { .. } => {
+                let open = self.transaction.as_ref().and_then(|t| t.resolves.as_ref());
+                match open.and_then(|name| self.branches.0.get(name)) {
+                    Some(branch) => branch.before.clone(),
+                    None => self.read.clone(),
+                }
+            }
+        };
+        let position = Position {
+            gtids: from.to_string().into(),
+            file: self.point.file.clone(),
+            offset: 4,
+            rows: 0,
+        };
+        // a reader without an id ends no other's stream, and ends with the log
+        let config = Config { server_id: 0, ..self.config.clone() };
+        let mut again = LogReader::new(config, &position, self.structures.clone())?;
+        again.only = Some(gtid.clone());
+        self.again = Some(Box::new(again));
+        Ok(())
     }
 
     fn not_built(&self, what: &str) -> Error {
@@ -747,6 +908,9 @@ impl LogReader {
     }
 
     fn skipping(&self) -> bool {
+        if self.transaction.as_ref().is_some_and(|t| t.passed) {
+            return true;
+        }
         match (&self.skip_until, &self.transaction) {
             (Some(SkipUntil::Point(until)), Some(t)) => {
                 !LogPoint::new(t.origin.file.clone(), t.origin.offset).has_reached(until)
@@ -772,7 +936,16 @@ impl LogReader {
         }
         self.rows_to_skip = 0;
         self.altered = false;
-        self.pending.push_back(LogItem::Commit { gtid: t.gtid });
+        if matches!(t.gtid, Gtid::MariaDb { .. }) {
+            self.read.insert(&t.gtid);
+        }
+        if t.passed {
+            self.branches.0.retain(|name, _| t.resolves.as_ref() != Some(name));
+            self.pending.push_back(LogItem::Moved);
+        } else {
+            self.resolved = t.resolves;
+            self.pending.push_back(LogItem::Commit { gtid: t.gtid });
+        }
         Ok(())
     }
 
@@ -801,21 +974,22 @@ impl LogReader {
         }
         if word.starts_with("XA START") || word.starts_with("XA BEGIN") {
             transaction.begun = true;
-            transaction.branch = Some(branch_of(query.text));
+            transaction.xa = Some(Collected::new(branch_of(query.text)));
             return Ok(());
         }
         if word.starts_with("XA END") {
             return Ok(());
         }
         if word.starts_with("XA COMMIT") {
-            // of one that held nothing of ours there is nothing to give out
-            if skipping || self.passed_branches.remove(&branch_of(query.text)) {
+            let name = branch_of(query.text);
+            if skipping {
+                transaction.resolves = Some(name);
                 return self.commit();
             }
-            return Err(self.xa("the commit of an XA transaction whose rows were not seen"));
+            return self.commit_branch(name);
         }
         if word.starts_with("XA ROLLBACK") {
-            self.passed_branches.remove(&branch_of(query.text));
+            transaction.resolves = Some(branch_of(query.text));
             return self.commit();
         }
         if word.starts_with("SAVEPOINT") || word.starts_with("RELEASE SAVE") {
@@ -1050,18 +1224,23 @@ impl LogReader {
                 },
             };
             transaction.rows += 1;
-            if transaction.rows > self.rows_to_skip {
+            // of an XA transaction that is decided at its end
+            if transaction.rows > self.rows_to_skip || transaction.xa.is_some() {
                 changes.push(change);
             }
         }
         if !changes.is_empty() {
-            self.pending.push_back(LogItem::Rows {
+            let item = LogItem::Rows {
                 gtid: transaction.gtid.clone(),
                 mark: transaction.mark.clone(),
                 schema: schema.clone(),
                 origin: transaction.origin.clone(),
                 changes,
-            });
+            };
+            match &mut transaction.xa {
+                Some(collected) if self.only.is_none() => collected.push(item, body.len()),
+                _ => self.pending.push_back(item),
+            }
         }
         Ok(())
     }
@@ -1076,16 +1255,6 @@ async fn load_charsets(config: Config, tables: Vec<Arc<TableSchema>>) -> Result<
 
 fn task_failed(what: &str, error: &tokio::task::JoinError) -> Error {
     Error::definite(codes::INTERNAL, format!("the task that {what} failed: {error}"))
-}
-
-/// The branch that a statement of XA names: what follows its two words.
-fn branch_of(statement: &str) -> String {
-    branch_name(&statement.split_whitespace().skip(2).collect::<String>())
-}
-
-/// One spelling of a branch's name: its parts are hexadecimal.
-fn branch_name(text: &str) -> String {
-    text.to_ascii_lowercase()
 }
 
 /// Where we are, for messages.

@@ -13,10 +13,11 @@
 //! announcement on; both with back-off, each told by a [`CaptureItem::Notice`].
 
 use crate::binlog::rows::KeyExtractor;
+use crate::binlog::xa::{self, Branches};
 use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil, is_user_database};
 use crate::config::{Config, StartMode};
 use crate::conn::{connect, query_error, query_value, server_code};
-use crate::gtid::GtidSet;
+use crate::gtid::{Gtid, GtidSet};
 use crate::server::Server;
 use crate::snapshot::chunk::{self, ChunkError, ChunkJob, ChunkKey, ChunkRows, KeyRange};
 use crate::snapshot::reconcile::{ChunkNumber, Mended, NotYet, Reconciler, RowEvent, TableNumber};
@@ -99,6 +100,9 @@ pub struct CaptureState {
     /// The start mode is `snapshot` and the copy is complete.
     #[serde(default)]
     pub ended: bool,
+    /// XA transactions that are prepared and not ended.
+    #[serde(default)]
+    pub branches: Branches,
 }
 
 /// How far a table has been copied.
@@ -368,69 +372,55 @@ impl Capture {
     /// # Errors
     /// Everything that preflight and discovery find.
     pub async fn start(config: Config) -> Result<Capture> {
+        Capture::start_telling(config, &|_| ()).await
+    }
+
+    /// As [`Capture::start`]; `tell` is told what it waits for.
+    ///
+    /// # Errors
+    /// Those of [`Capture::start`].
+    pub async fn start_telling(config: Config, tell: &(dyn Fn(Diagnostic) + Sync)) -> Result<Capture> {
         let mut conn = connect(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
         preflight::ensure(&checks)?;
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            if attempts > 20 {
-                return Err(Error::definite(
-                    codes::STRUCTURE_MOVED,
-                    "tables kept changing while their structures were read",
-                )
-                .help("start again when no ALTER TABLE runs"));
+        let copy = matches!(config.start, StartMode::Initial | StartMode::Snapshot);
+        let (log, discovery) = match &config.start {
+            StartMode::Initial | StartMode::Snapshot | StartMode::Latest => {
+                begin_now(&mut conn, &server, &config, tell).await?
             }
-            let (executed, written) = watermark::start(&mut conn, &server).await?;
-            let (structures, discovery) = discover(&mut conn, &config).await?;
-            let after = watermark::written_end(&mut conn, &server).await?;
-            let copy = matches!(config.start, StartMode::Initial | StartMode::Snapshot);
-            let log = match &config.start {
-                StartMode::Initial | StartMode::Snapshot | StartMode::Latest => {
-                    let Some(passed) = scan(&config, &executed, &written, &after, &structures).await? else {
-                        continue;
-                    };
-                    // what begins before the written end was given out and forgotten; a start at the latest
-                    // position gives out what commits from now on
-                    let mut gtids = executed;
-                    gtids.extend(&passed);
-                    let position = Position {
-                        gtids: gtids.to_string().into(),
-                        file: written.file.clone(),
-                        offset: written.offset,
-                        rows: 0,
-                    };
-                    LogReader::new(config.clone(), &position, structures)?
-                }
-                StartMode::Earliest => {
-                    let first = oldest_log(&mut conn).await?;
-                    LogReader::from_file(config.clone(), LogPoint::new(first, 4), structures)
-                }
-                StartMode::Timestamp(micros) => {
-                    let first = oldest_log(&mut conn).await?;
-                    LogReader::from_time(config.clone(), &first, *micros, structures)
-                }
-                StartMode::File(file, offset) => {
-                    LogReader::from_file(config.clone(), LogPoint::new(file.as_str(), *offset), structures)
-                }
-                StartMode::Gtids(set) => {
-                    let position = Position { gtids: set.to_string().into(), ..Position::default() };
-                    LogReader::new(config.clone(), &position, structures)?
-                }
-            };
-            let copying = if copy {
-                discovery.tables.iter().map(|t| (t.id.clone(), None)).collect()
-            } else {
-                Vec::new()
-            };
-            let mut capture = Capture::assemble(config, server, log, copying)?;
-            capture.out.extend(discovery.notices.into_iter().map(CaptureItem::Notice));
-            if !copy {
-                // anything wrong with the position is told at once
-                capture.log.ensure_connected().await?;
+            StartMode::Earliest => {
+                let first = LogPoint::new(oldest_log(&mut conn).await?, 4);
+                let (structures, discovery) = discover(&mut conn, &config).await?;
+                (LogReader::from_file(config.clone(), first, structures), discovery)
             }
-            return Ok(capture);
+            StartMode::Timestamp(micros) => {
+                let first = oldest_log(&mut conn).await?;
+                let (structures, discovery) = discover(&mut conn, &config).await?;
+                (LogReader::from_time(config.clone(), &first, *micros, structures), discovery)
+            }
+            StartMode::File(file, offset) => {
+                let (structures, discovery) = discover(&mut conn, &config).await?;
+                let point = LogPoint::new(file.as_str(), *offset);
+                (LogReader::from_file(config.clone(), point, structures), discovery)
+            }
+            StartMode::Gtids(set) => {
+                let position = Position { gtids: set.to_string().into(), ..Position::default() };
+                let (structures, discovery) = discover(&mut conn, &config).await?;
+                (LogReader::new(config.clone(), &position, structures)?, discovery)
+            }
+        };
+        let copying = if copy {
+            discovery.tables.iter().map(|t| (t.id.clone(), None)).collect()
+        } else {
+            Vec::new()
+        };
+        let mut capture = Capture::assemble(config, server, log, copying)?;
+        capture.out.extend(discovery.notices.into_iter().map(CaptureItem::Notice));
+        if !copy {
+            // anything wrong with the position is told at once
+            capture.log.ensure_connected().await?;
         }
+        Ok(capture)
     }
 
     /// Goes on from a state.
@@ -450,7 +440,8 @@ impl Capture {
             &state.position,
             state.structures.clone(),
             state.skip.clone(),
-        )?;
+        )?
+        .with_branches(state.branches.clone());
         let copying = state.copying.iter().map(|c| (c.table.clone(), Some(c))).collect();
         // touched is lost: all that was given out counts as forgotten
         let mut capture = Capture::assemble(config, server, log, copying)?;
@@ -637,6 +628,7 @@ impl Capture {
             copying,
             skip: self.log.skip().cloned(),
             ended: self.ended,
+            branches: self.log.branches().clone(),
         }
     }
 
@@ -1269,27 +1261,131 @@ async fn oldest_log(conn: &mut Conn) -> Result<String> {
     })
 }
 
-/// Reads the log from `executed` to `after`: the transactions that begin before `written`. `None` if a DDL of a
-/// captured table is among those up to `after`, or rows that do not fit the structures: these may have been read
-/// on either side of it.
+/// How often a server is asked whether the XA transactions that we wait for have ended.
+const ASK_XA: Duration = Duration::from_millis(200);
+
+/// A position that is now, with the structures in force at it, and the XA transactions that are open at it.
+async fn begin_now(
+    conn: &mut Conn,
+    server: &Server,
+    config: &Config,
+    tell: &(dyn Fn(Diagnostic) + Sync),
+) -> Result<(LogReader, Discovery)> {
+    // from here on the log tells of every XA transaction that is prepared; those before are waited for
+    let mut since: Option<GtidSet> = None;
+    let mut attempts = 0;
+    loop {
+        let (executed, written) = watermark::start(conn, server).await?;
+        let (structures, discovery) = discover(conn, config).await?;
+        let open = xa::prepared(conn).await?.unwrap_or_default();
+        let after = watermark::written_end(conn, server).await?;
+        let since_here = since.as_ref().unwrap_or(&executed);
+        let scanned = match scan(config, since_here, &executed, &written, &after, &structures).await? {
+            Scan::Fits { passed, branches } => {
+                let unseen: Vec<String> =
+                    open.into_iter().filter(|name| !branches.0.contains_key(name)).collect();
+                if unseen.is_empty() {
+                    Some((passed, branches))
+                } else {
+                    since.get_or_insert(executed.clone());
+                    wait_for_xa(conn, &unseen, tell).await?;
+                    None
+                }
+            }
+            // it ended between the two questions
+            Scan::Unseen => {
+                since.get_or_insert(executed.clone());
+                None
+            }
+            Scan::Moved => {
+                attempts += 1;
+                if attempts > 20 {
+                    return Err(Error::definite(
+                        codes::STRUCTURE_MOVED,
+                        "tables kept changing while their structures were read",
+                    )
+                    .help("start again when no ALTER TABLE runs"));
+                }
+                None
+            }
+        };
+        let Some((passed, branches)) = scanned else { continue };
+        // what begins before the written end was given out and forgotten; a start at the latest position gives
+        // out what commits from now on
+        let mut gtids = executed;
+        gtids.extend(&passed);
+        let open_here = |branch: &xa::Branch| Gtid::parse(&branch.gtid).is_ok_and(|g| gtids.contains(&g));
+        let branches = Branches(branches.0.into_iter().filter(|(_, b)| open_here(b)).collect());
+        let position =
+            Position { gtids: gtids.to_string().into(), file: written.file, offset: written.offset, rows: 0 };
+        let log = LogReader::new(config.clone(), &position, structures)?.with_branches(branches);
+        return Ok((log, discovery));
+    }
+}
+
+/// Until none of these is prepared any more.
+async fn wait_for_xa(conn: &mut Conn, names: &[String], tell: &(dyn Fn(Diagnostic) + Sync)) -> Result<()> {
+    let mut told = false;
+    let begun = Instant::now();
+    loop {
+        let open = xa::prepared(conn).await?.unwrap_or_default();
+        let left: Vec<&String> = names.iter().filter(|name| open.contains(name)).collect();
+        let Some(first) = left.first() else { return Ok(()) };
+        if !told && begun.elapsed() > 2 * ASK_XA {
+            told = true;
+            tell(
+                Diagnostic::warning(
+                    codes::XA_UNSEEN,
+                    format!("waiting for XA transactions that were prepared before the start: {}", left.len()),
+                )
+                .note(left.iter().take(10).map(|n| n.as_str()).collect::<Vec<_>>().join("; "))
+                .help(format!("end them: XA COMMIT {first}, or XA ROLLBACK {first}")),
+            );
+        }
+        tokio::time::sleep(ASK_XA).await;
+    }
+}
+
+/// What the log says of a position that is to be begun at.
+enum Scan {
+    /// The structures are those in force there.
+    Fits {
+        /// Transactions that begin in front of the written end.
+        passed: GtidSet,
+        /// XA transactions that are open at the end.
+        branches: Branches,
+    },
+    /// A DDL of a captured table, or rows that do not fit the structures: these may have been read on either side
+    /// of it.
+    Moved,
+    /// The commit of an XA transaction that was prepared in front of what was read.
+    Unseen,
+}
+
+/// Reads the log from `since` to `after`; what is in `executed` is passed over.
 async fn scan(
     config: &Config,
+    since: &GtidSet,
     executed: &GtidSet,
     written: &LogPoint,
     after: &LogPoint,
     structures: &TableStructures,
-) -> Result<Option<GtidSet>> {
+) -> Result<Scan> {
     let position =
         Position { gtids: executed.to_string().into(), file: written.file.clone(), offset: 0, rows: 0 };
     let mut reader = LogReader::new(config.clone(), &position, structures.clone())?;
+    if since != executed {
+        reader = reader.reading_from(since.clone());
+    }
     let mut passed = GtidSet::new();
     let mut begins_before = BTreeSet::new();
     loop {
         if reader.at_boundary() && reader.point().has_reached(after) {
-            return Ok(Some(passed));
+            let branches = reader.branches().clone();
+            return Ok(Scan::Fits { passed, branches });
         }
         match reader.next().await {
-            Ok(LogItem::Schema { .. }) => return Ok(None),
+            Ok(LogItem::Schema { .. }) => return Ok(Scan::Moved),
             Ok(LogItem::Rows { gtid, origin, .. }) => {
                 let begin = LogPoint::new(origin.file.clone(), origin.offset);
                 if !begin.has_reached(written) {
@@ -1303,6 +1399,7 @@ async fn scan(
                 }
             }
             Ok(LogItem::Moved) => {}
+            Err(error) if error.code() == codes::XA_UNSEEN => return Ok(Scan::Unseen),
             // a DDL, or rows, that do not fit structures which were read behind it: the next try begins behind it
             Err(error)
                 if [
@@ -1314,7 +1411,7 @@ async fn scan(
                 ]
                 .contains(&error.code()) =>
             {
-                return Ok(None);
+                return Ok(Scan::Moved);
             }
             Err(error) => return Err(error),
         }

@@ -45,6 +45,26 @@ pub enum Gtid {
     },
 }
 
+impl Gtid {
+    /// From its text.
+    ///
+    /// # Errors
+    /// `LOG_POSITION` if it is not that of one transaction.
+    pub fn parse(text: &str) -> Result<Gtid> {
+        if let Some(gtid) = parse_domain(text) {
+            return Ok(gtid);
+        }
+        let set = GtidSet::parse(text)?;
+        let mut all = set.iter().flat_map(|(origin, ranges)| ranges.iter().map(move |range| (origin, range)));
+        match (all.next(), all.next()) {
+            (Some((origin, &(start, end))), None) if end == start + 1 => {
+                Ok(Gtid::MySql { origin: origin.clone(), number: start })
+            }
+            _ => Err(Error::definite(codes::LOG_POSITION, format!("\"{}\" is not a GTID", shorten(text)))),
+        }
+    }
+}
+
 /// A set of GTIDs. Ranges are kept sorted, disjoint and not adjacent, as `start..end` (end excluded), so
 /// equal sets are equal values.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
@@ -198,13 +218,14 @@ impl GtidSet {
             .domains
             .iter()
             .all(|(domain, &(_, theirs))| self.domains.get(domain).is_some_and(|&(_, ours)| theirs <= ours));
-        domains && other.ranges.iter().all(|(origin, ranges)| {
-            let Some(ours) = self.ranges.get(origin) else { return ranges.is_empty() };
-            ranges.iter().all(|&(start, end)| {
-                let i = ours.partition_point(|&(_, e)| e <= start);
-                ours.get(i).is_some_and(|&(s, e)| s <= start && end <= e)
+        domains
+            && other.ranges.iter().all(|(origin, ranges)| {
+                let Some(ours) = self.ranges.get(origin) else { return ranges.is_empty() };
+                ranges.iter().all(|&(start, end)| {
+                    let i = ours.partition_point(|&(_, e)| e <= start);
+                    ours.get(i).is_some_and(|&(s, e)| s <= start && end <= e)
+                })
             })
-        })
     }
 
     /// What is in this set and not in the other. Of MariaDB: the domains of which it holds more, up to their
@@ -233,6 +254,13 @@ impl GtidSet {
             }
         }
         out
+    }
+
+    /// Without a transaction of MySQL. (Of MariaDB all before it would be in it still, and all behind it not.)
+    pub fn without(&self, gtid: &Gtid) -> GtidSet {
+        let mut one = GtidSet::new();
+        one.insert(gtid);
+        self.minus(&one)
     }
 
     /// The server to which MariaDB's last transaction of a domain goes back.

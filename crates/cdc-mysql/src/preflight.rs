@@ -150,7 +150,8 @@ impl Checks<'_> {
     /// `binlog_do_db` and `binlog_ignore_db` keep databases out of the log.
     async fn log_filters(&mut self, conn: &mut Conn) {
         // no privilege: told by its check
-        let Ok(Some(row)) = conn.query_first::<mysql_async::Row, _>(self.server.show_log_status()).await else {
+        let Ok(Some(row)) = conn.query_first::<mysql_async::Row, _>(self.server.show_log_status()).await
+        else {
             return;
         };
         for (i, name) in [(2, "binlog_do_db"), (3, "binlog_ignore_db")] {
@@ -166,8 +167,7 @@ impl Checks<'_> {
         match self.server.flavor {
             Flavor::MySql => {
                 self.privilege("REPLICATION CLIENT", monitor, config);
-                let show =
-                    if self.server.number < 80_022 { "SHOW SLAVE HOSTS" } else { "SHOW REPLICAS" };
+                let show = if self.server.number < 80_022 { "SHOW SLAVE HOSTS" } else { "SHOW REPLICAS" };
                 let replica = allowed(conn, show).await?;
                 self.privilege("REPLICATION SLAVE", replica, config);
             }

@@ -51,8 +51,10 @@ impl Server {
     /// Those of the connection.
     pub async fn ask(conn: &mut Conn) -> Result<Server> {
         let failed = |e| query_error(e, "asking who the server is");
-        let row: Option<(String, String, u64)> =
-            conn.query_first("SELECT VERSION(), @@version_comment, @@global.server_id").await.map_err(failed)?;
+        let row: Option<(String, String, u64)> = conn
+            .query_first("SELECT VERSION(), @@version_comment, @@global.server_id")
+            .await
+            .map_err(failed)?;
         let (version, comment, server_id) =
             row.ok_or_else(|| Error::definite(codes::SERVER_ERROR, "the server gave no version"))?;
         let number = version_number(&version);

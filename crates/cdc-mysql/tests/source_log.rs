@@ -13,7 +13,7 @@ use cdc_mysql::gtid::GtidSet;
 use cdc_mysql::structure::TableStructures;
 use cdc_testkit::proxy::Proxy;
 use cdc_testkit::servers::Server;
-use common::{Copy, Writer, assert_all_equal, config, config_at, initial, server};
+use common::{Copy, Writer, assert_all_equal, config, config_at, initial, refusal, server};
 use std::time::Duration;
 
 /// The changes of the log up to the end of the last of these transactions, and the position after each item.
@@ -51,15 +51,14 @@ async fn structures(config: &Config) -> Result<TableStructures> {
 }
 
 fn executed(server: &Server) -> Result<GtidSet> {
-    // the client writes line ends inside a value as \n
-    Ok(GtidSet::parse(&server.sql("SELECT @@global.gtid_executed")?.replace("\\n", ""))?)
+    Ok(GtidSet::parse(&server.executed()?)?)
 }
 
 /// One transaction of several statements and tables, some of them not captured, between two others.
-fn transactions(database: &str, session: &str) -> String {
+fn transactions(database: &str) -> String {
     let pad = "x".repeat(3000);
     format!(
-        "USE {database}; SET SESSION {session};
+        "USE {database};
          INSERT INTO a VALUES (1, '1', 0), (2, '2', 0), (3, '3', 0), (4, '4', 0), (5, '5', 0);
          BEGIN;
          INSERT INTO a VALUES (11, '{pad}', 0), (12, '{pad}', 0), (13, '{pad}', 0), (14, '{pad}', 0);
@@ -76,7 +75,7 @@ fn transactions(database: &str, session: &str) -> String {
     )
 }
 
-async fn check_every_position(database: &str, session: &str) -> Result<()> {
+async fn check_every_position(database: &str, settings: &str) -> Result<()> {
     let server = server();
     server.sql(&format!(
         "CREATE DATABASE {database}; USE {database}; CREATE TABLE a (id INT PRIMARY KEY, t VARCHAR(4000), v INT); \
@@ -86,7 +85,7 @@ async fn check_every_position(database: &str, session: &str) -> Result<()> {
     let structures = structures(&config).await?;
     let reader = |position: &Position| LogReader::new(config.clone(), position, structures.clone());
     let start = Position { gtids: executed(server)?.to_string().into(), ..Position::default() };
-    server.sql(&transactions(database, session))?;
+    server.sql(&format!("{settings}; {}", transactions(database)))?;
     let end = executed(server)?;
     let mut positions = Vec::new();
     let changes =
@@ -121,14 +120,24 @@ async fn check_every_position(database: &str, session: &str) -> Result<()> {
     Ok(())
 }
 
+/// MySQL compresses a transaction as a whole, MariaDB the rows of each event.
+fn compression(server: &Server, on: bool) -> &'static str {
+    match (server.kind().is_mariadb(), on) {
+        (false, false) => "SET SESSION binlog_transaction_compression = OFF",
+        (false, true) => "SET SESSION binlog_transaction_compression = ON",
+        (true, false) => "SET GLOBAL log_bin_compress = OFF",
+        (true, true) => "SET GLOBAL log_bin_compress_min_len = 10, GLOBAL log_bin_compress = ON",
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_19_20_from_every_position_inside_a_transaction() -> Result<()> {
-    check_every_position("c19", "binlog_transaction_compression = OFF").await
+    check_every_position("c19", compression(server(), false)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_20_28_from_every_position_inside_a_compressed_transaction() -> Result<()> {
-    check_every_position("c20", "binlog_transaction_compression = ON").await
+    check_every_position("c20", compression(server(), true)).await
 }
 
 /// The connection breaks behind every so many bytes.
@@ -143,10 +152,7 @@ async fn case_19_a_log_that_breaks_anywhere_loses_and_doubles_nothing() -> Resul
     let config = config_at(proxy.port(), &["c19b.*", "!c19b.other"]);
     let structures = structures(&config).await?;
     let start = Position { gtids: executed(server)?.to_string().into(), ..Position::default() };
-    server.sql(
-        &transactions("c19b", "binlog_row_event_max_size = 8192")
-            .replace("SET SESSION binlog_row_event_max_size = 8192;", ""),
-    )?;
+    server.sql(&transactions("c19b"))?;
     let end = executed(server)?;
     let reader = || LogReader::new(config.clone(), &start, structures.clone());
     let expected = read_to(&mut reader()?, &end, |_, _| {}).await?;
@@ -274,6 +280,17 @@ async fn begin_of_change(number: usize, from: &Position) -> Result<(String, u64)
     }
 }
 
+/// A time, and what makes the transaction that follows one of it or later. The log of MySQL tells microseconds; that
+/// of MariaDB seconds, and a transaction of the second in which a start lies may be behind it.
+fn moment(server: &Server, number: i64) -> Result<(i64, String)> {
+    if server.kind().is_mariadb() {
+        let second = 1_700_000_000 + number;
+        return Ok((second * 1_000_000 + 900_000, format!("SET timestamp = {second}")));
+    }
+    let now = server.sql("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")?;
+    Ok((now.trim().parse()?, "DO 0".to_owned()))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_21_start_modes_give_what_is_at_or_after_them() -> Result<()> {
     let server = server();
@@ -281,13 +298,10 @@ async fn case_21_start_modes_give_what_is_at_or_after_them() -> Result<()> {
     // before each: file and byte, GTID set, time
     let mut points = Vec::new();
     for id in 0..6 {
-        let status = server.sql("SHOW BINARY LOG STATUS")?;
-        let mut fields = status.split('\t');
-        let file = fields.next().context("a file")?.to_owned();
-        let offset: u64 = fields.next().context("an offset")?.parse()?;
-        let now = server.sql("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")?;
-        points.push((file, offset, executed(server)?, now.trim().parse::<i64>()?));
-        server.sql(&format!("INSERT INTO c21.t VALUES ({id})"))?;
+        let (file, offset) = server.log_end()?;
+        let (micros, clock) = moment(server, id)?;
+        points.push((file, offset, executed(server)?, micros));
+        server.sql(&format!("{clock}; INSERT INTO c21.t VALUES ({id})"))?;
         if id % 2 == 1 {
             server.sql("FLUSH BINARY LOGS")?;
         }
@@ -320,7 +334,8 @@ async fn case_21_start_modes_give_what_is_at_or_after_them() -> Result<()> {
     let later = ids_from(StartMode::Latest, || server.sql("INSERT INTO c21.t VALUES (77)").map(drop)).await?;
     ensure!(later == [77], "{later:?}");
     // in the future: what is written now is before it
-    let future = StartMode::Timestamp(points[0].3 + 3_600_000_000);
+    let now: i64 = server.sql("SELECT CAST(UNIX_TIMESTAMP() AS SIGNED)")?.trim().parse()?;
+    let future = StartMode::Timestamp((now + 3600) * 1_000_000);
     let none = ids_from(future, || server.sql("INSERT INTO c21.t VALUES (78)").map(drop)).await?;
     ensure!(none.is_empty(), "{none:?}");
     // resumed: goes on from there, whatever the start was
@@ -350,8 +365,20 @@ async fn case_21_a_start_that_the_server_does_not_have_is_refused() -> Result<()
     config.start = StartMode::File("binlog.999999".into(), 4);
     let error = Capture::start(config.clone()).await.err().context("no error")?;
     ensure!(error.code() == codes::LOG_PURGED && error.to_string().contains("binlog.999999"), "{error}");
-    config.start = StartMode::Gtids(GtidSet::parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5")?);
-    let error = Capture::start(config).await.err().context("no error")?;
-    ensure!(error.code() == codes::SERVER_CHANGED, "{error}");
+    let own = if server.kind().is_mariadb() {
+        ["0-1-1000000", "0-4711-1"]
+    } else {
+        ["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "3e11fa47-71ca-11e1-9e33-c80aa9429562:5"]
+    };
+    for gtids in own {
+        config.start = StartMode::Gtids(GtidSet::parse(gtids)?);
+        let error = refusal(Capture::start(config.clone()).await).await?;
+        ensure!(error.code() == codes::SERVER_CHANGED && !error.is_transient(), "{gtids}: {error}");
+    }
+    // a set of the other kind of server
+    let other = if server.kind().is_mariadb() { "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5" } else { "0-1-1" };
+    config.start = StartMode::Gtids(GtidSet::parse(other)?);
+    let error = refusal(Capture::start(config).await).await?;
+    ensure!(error.code() == codes::SERVER_CHANGED && !error.diagnostic().help.is_empty(), "{error}");
     Ok(())
 }

@@ -149,7 +149,9 @@ async fn domains_are_followed_each_from_its_own_position() -> Result<()> {
         let server = start(kind)?;
         server.sql("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY)")?;
         let insert = |domain: u32, id: u32| {
-            server.sql(&format!("SET SESSION gtid_domain_id = {domain}, server_id = 9; INSERT INTO d.t VALUES ({id})"))
+            server.sql(&format!(
+                "SET SESSION gtid_domain_id = {domain}, server_id = 9; INSERT INTO d.t VALUES ({id})"
+            ))
         };
         insert(7, 1)?;
         let (mut capture, mut copy) = initial(config(&server, &["d.t"])).await?;
@@ -186,12 +188,15 @@ async fn domains_are_followed_each_from_its_own_position() -> Result<()> {
 async fn numbers_of_a_domain_that_do_not_rise_are_refused() -> Result<()> {
     for kind in BOTH {
         let server = start(kind)?;
-        server.sql("SET GLOBAL gtid_strict_mode = OFF; CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY)")?;
+        server.sql(
+            "SET GLOBAL gtid_strict_mode = OFF; CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY)",
+        )?;
         let (mut capture, mut copy) = initial(config(&server, &["d.t"])).await?;
         server.sql("SET SESSION gtid_seq_no = 500; INSERT INTO d.t VALUES (1)")?;
         copy.catch_up(&mut capture).await?;
         server.sql("SET SESSION server_id = 5, gtid_seq_no = 400; INSERT INTO d.t VALUES (2)")?;
-        let error = copy.run(&mut capture, |_, copy| copy.rows("t").len() == 2).await.err().context("no error")?;
+        let error =
+            copy.run(&mut capture, |_, copy| copy.rows("t").len() == 2).await.err().context("no error")?;
         let error = error.downcast::<cdc_core::Error>()?;
         ensure!(error.code() == codes::LOG_POSITION, "{error}");
         ensure!(error.to_string().contains("0-5-400 stands behind 0-1-500"), "{error}");
@@ -220,7 +225,9 @@ async fn compressed_events_and_logs_without_checksums() -> Result<()> {
         copy.catch_up(&mut capture).await?;
         assert_all_equal(&server, &copy).await?;
         let events = server.sql("SHOW BINLOG EVENTS IN 'binlog.000001'")?;
-        for kind in ["Query_compressed", "Write_rows_compressed", "Update_rows_compressed", "Delete_rows_compressed"] {
+        for kind in
+            ["Query_compressed", "Write_rows_compressed", "Update_rows_compressed", "Delete_rows_compressed"]
+        {
             ensure!(events.to_lowercase().contains(&kind.to_lowercase()), "the log holds no {kind}");
         }
     }
@@ -245,7 +252,9 @@ async fn statements_in_two_steps_and_statements_that_fail_halfway() -> Result<()
         ensure!(refused.is_err(), "{kind}: the ALTER succeeded");
         let refused = server.sql("USE d; CREATE OR REPLACE TABLE gone (a INT, a INT)");
         ensure!(refused.is_err(), "{kind}: the CREATE succeeded");
-        let refused = server.sql("USE d; CREATE OR REPLACE TABLE too (id TINYINT PRIMARY KEY) AS SELECT id * 1000 id FROM src");
+        let refused = server.sql(
+            "USE d; CREATE OR REPLACE TABLE too (id TINYINT PRIMARY KEY) AS SELECT id * 1000 id FROM src",
+        );
         ensure!(refused.is_err(), "{kind}: the CREATE .. SELECT succeeded");
         server.sql(
             "USE d; INSERT INTO t VALUES (3, 'z', 9); CREATE INDEX i ON t (v);
@@ -282,7 +291,9 @@ async fn case_23_26_positions_that_the_server_does_not_have_are_refused() -> Res
         }
         // purged, once the server has seen that nobody reads its first file any more
         drop(capture);
-        server.sql("INSERT INTO d.t VALUES (2); FLUSH BINARY LOGS; INSERT INTO d.t VALUES (3); FLUSH BINARY LOGS")?;
+        server.sql(
+            "INSERT INTO d.t VALUES (2); FLUSH BINARY LOGS; INSERT INTO d.t VALUES (3); FLUSH BINARY LOGS",
+        )?;
         let last = server.sql("SHOW MASTER STATUS")?;
         let deadline = Instant::now() + Duration::from_secs(20);
         while server.sql("SHOW BINARY LOGS")?.lines().count() > 1 {

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, MutexGuard};
 /// The server, for one test at a time.
 async fn server() -> MutexGuard<'static, Server> {
     static SERVER: OnceLock<Mutex<Server>> = OnceLock::new();
-    SERVER.get_or_init(|| Mutex::new(Server::start(ServerOptions::default()).expect("a server"))).lock().await
+    SERVER.get_or_init(|| Mutex::new(Server::start(ServerOptions::of_this_run()).expect("a server"))).lock().await
 }
 
 /// A start must fail with this code, and say these things, one of them as help.

@@ -132,7 +132,7 @@ fn run_on(
         let open = async {
             match found.as_ref().and_then(|c| c.sources.get(&source.name)) {
                 Some(state) => Capture::resume(config.clone(), state).await,
-                None => Capture::start(config.clone()).await,
+                None => Capture::start_telling(config.clone(), &|notice| status.notice(notice)).await,
             }
         };
         tokio::select! {

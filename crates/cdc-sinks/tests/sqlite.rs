@@ -385,6 +385,16 @@ fn everything() -> (Vec<Column>, Vec<Vec<Value<'static>>>) {
             ColumnType::Vector { dimensions: 2 },
             vec![Value::Vector(vec![0, 0, 128, 63].into()), Value::Null, Value::Vector(vec![].into())],
         ),
+        (
+            ColumnType::Uuid,
+            vec![
+                text("00112233-4455-6677-8899-aabbccddeeff"),
+                Value::Null,
+                text("ffffffff-ffff-ffff-ffff-ffffffffffff"),
+            ],
+        ),
+        (ColumnType::Inet4, vec![text("10.1.0.0"), text("0.0.0.0"), Value::Null]),
+        (ColumnType::Inet6, vec![text("::ffff:10.1.0.0"), text("::"), text("1::")]),
     ];
     columns.insert(0, (int(), (1..=3).map(Value::Int).collect()));
     let rows = (0..3).map(|r| columns.iter().map(|(_, values)| values[r].clone()).collect()).collect();

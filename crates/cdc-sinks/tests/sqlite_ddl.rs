@@ -73,6 +73,9 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
         (ColumnType::Binary { length: 2 }, "0x41", "[41, 00]|blob"),
         (ColumnType::Enum { labels: ["x".into(), "y".into()].into(), charset }, "'y'", "y|text"),
         (ColumnType::DateTime { fsp: 2 }, "'2026-01-31 10:00:00'", "2026-01-31 10:00:00.00|text"),
+        (ColumnType::Uuid, "'00112233445566778899AABBCCDDEEFF'", "00112233-4455-6677-8899-aabbccddeeff|text"),
+        (ColumnType::Inet4, "'10.1.0.0'", "10.1.0.0|text"),
+        (ColumnType::Inet6, "'2001:DB8:0::0'", "2001:db8::|text"),
         (int(), "NULL", "NULL|null"),
     ] {
         let (folder, mut sink) = filled();

@@ -33,6 +33,7 @@
 //! names our data folder. (`PR_SET_PDEATHSIG` would need unsafe code, and fires when the starting
 //! *thread* ends, which in a test harness is long before the process does.)
 
+mod dialect;
 mod installation;
 mod kind;
 
@@ -54,7 +55,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 
 pub use installation::Installation;
-pub use kind::ServerKind;
+pub use kind::{ServerKind, TEST_SERVER};
 
 /// `sun_path` holds 108 bytes with its final zero on Linux, 104 on macOS.
 const LONGEST_SOCKET_PATH: usize = 100;
@@ -100,6 +101,11 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
+    /// The defaults for the [server of this run](ServerKind::of_this_run).
+    pub fn of_this_run() -> Self {
+        ServerOptions::of(ServerKind::of_this_run())
+    }
+
     /// The defaults for this server.
     pub fn of(kind: ServerKind) -> Self {
         ServerOptions { kind, ..ServerOptions::default() }

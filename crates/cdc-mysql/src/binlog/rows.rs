@@ -10,9 +10,9 @@
 //! serves all rows of an event. The finished [`Row`] is the only allocation of a row.
 
 use super::table_map::{TableMap, WireType};
+use crate::decode::address::{self, Address};
 use crate::decode::bytes::{Bytes, LengthWidth};
 use crate::decode::charset::{self, Codec};
-use crate::decode::address::{self, Address};
 use crate::decode::compressed::{self, decompress_block};
 use crate::decode::number::DecimalLayout;
 use crate::decode::{self, Flaw, bit, enum_set, geometry, in_key, json, number, temporal, text};
@@ -248,30 +248,75 @@ struct Buffers {
 /// How a column is read.
 #[derive(Debug, Clone)]
 enum Step {
-    Int { width: IntWidth, unsigned: bool },
+    Int {
+        width: IntWidth,
+        unsigned: bool,
+    },
     Decimal(DecimalLayout),
     Float,
     Double,
     Year,
     Date,
-    Time { fsp: u8 },
-    DateTime { fsp: u8 },
-    Timestamp { fsp: u8 },
-    Time2 { fsp: u8 },
-    DateTime2 { fsp: u8 },
-    Timestamp2 { fsp: u8 },
-    Char { width: LengthWidth, codec: Codec },
-    Text { width: LengthWidth, codec: Codec },
-    Binary { width: LengthWidth, length: u32 },
-    Bytes { width: LengthWidth },
-    Bit { bytes: usize },
-    Enum { bytes: usize, labels: Arc<[Arc<str>]> },
-    Set { bytes: usize, labels: Arc<[Arc<str>]> },
-    Json { width: LengthWidth },
-    Geometry { width: LengthWidth },
-    Vector { width: LengthWidth },
-    TextCompressed { width: LengthWidth, codec: Codec },
-    BytesCompressed { width: LengthWidth },
+    Time {
+        fsp: u8,
+    },
+    DateTime {
+        fsp: u8,
+    },
+    Timestamp {
+        fsp: u8,
+    },
+    Time2 {
+        fsp: u8,
+    },
+    DateTime2 {
+        fsp: u8,
+    },
+    Timestamp2 {
+        fsp: u8,
+    },
+    Char {
+        width: LengthWidth,
+        codec: Codec,
+    },
+    Text {
+        width: LengthWidth,
+        codec: Codec,
+    },
+    Binary {
+        width: LengthWidth,
+        length: u32,
+    },
+    Bytes {
+        width: LengthWidth,
+    },
+    Bit {
+        bytes: usize,
+    },
+    Enum {
+        bytes: usize,
+        labels: Arc<[Arc<str>]>,
+    },
+    Set {
+        bytes: usize,
+        labels: Arc<[Arc<str>]>,
+    },
+    Json {
+        width: LengthWidth,
+    },
+    Geometry {
+        width: LengthWidth,
+    },
+    Vector {
+        width: LengthWidth,
+    },
+    TextCompressed {
+        width: LengthWidth,
+        codec: Codec,
+    },
+    BytesCompressed {
+        width: LengthWidth,
+    },
     /// One byte of length, as for any string of so few.
     Address(Address),
 }
@@ -318,7 +363,15 @@ impl RowDecoder {
         let buffers =
             Buffers { builder: RowBuilder::with_capacity(guess), text: String::new(), bytes: Vec::new() };
         let completed = event.after_is_completed_by_before(&self.schema);
-        RowsIter { decoder: self, event: *event, completed, rest: Bytes(event.rows), buffers, row: 0, ended: false }
+        RowsIter {
+            decoder: self,
+            event: *event,
+            completed,
+            rest: Bytes(event.rows),
+            buffers,
+            row: 0,
+            ended: false,
+        }
     }
 
     /// Do the rows of this event come out whole: the images hold all columns, or the one before completes the
@@ -508,9 +561,7 @@ impl Step {
                 text::bytes(compressed::value(input.sized(*width)?, &mut buffers.bytes)?, out);
                 Ok(())
             }
-            Step::Address(ty) => {
-                address::decode(input.sized(LengthWidth::One)?, *ty, &mut buffers.text, out)
-            }
+            Step::Address(ty) => address::decode(input.sized(LengthWidth::One)?, *ty, &mut buffers.text, out),
         }
     }
 }
@@ -765,10 +816,8 @@ mod tests {
             Row::pack([Value::Int(id), Value::Int(a), text(b), text(c)])
         };
         let decode = |hex: &str, schema: &TableSchema| {
-            let bytes: Vec<u8> = (0..hex.len())
-                .step_by(2)
-                .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap())
-                .collect();
+            let bytes: Vec<u8> =
+                (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
             let decoder = RowDecoder::new(&map, &Arc::new(schema.clone())).unwrap();
             let event = RowsEvent::parse(24, &bytes).unwrap();
             assert_eq!(decoder.gives_whole_rows(&event), event.after_is_completed_by_before(schema));
@@ -777,9 +826,7 @@ mod tests {
         };
         let head = "070000000000010004";
         let (whole, changes) = decode(
-            &format!(
-                "{head}0f02f001000000010000000162010063fe0b000000f4020000000200000002006363fe0c000000"
-            ),
+            &format!("{head}0f02f001000000010000000162010063fe0b000000f4020000000200000002006363fe0c000000"),
             &schema,
         );
         assert!(whole);
@@ -821,8 +868,7 @@ mod tests {
             (0..s.len()).step_by(2).map(|i| u8::from_str_radix(&s[i..i + 2], 16).unwrap()).collect()
         };
         let (a, b) = ("61".repeat(100), "62".repeat(200));
-        let write =
-            "1f00000000000100020382013a789cfbc3c8c0c090c2904807f0870968d50986a46102004af6759c";
+        let write = "1f00000000000100020382013a789cfbc3c8c0c090c2904807f0870968d50986a46102004af6759c";
         let (kind, plain) = decompress(166, &hex(write)).unwrap().unwrap();
         let rows = format!("1f00000000000100020 3fc010000006400{a}fc02000000c800{b}").replace(' ', "");
         assert_eq!((kind, plain), (23, hex(&rows)));

@@ -458,14 +458,40 @@ impl WireType {
         )
     }
 
+    /// MariaDB's: spatial types too, with the collation `binary` (measured on 10.11.19 and 11.8.9).
+    fn is_character_of_mariadb(self) -> bool {
+        self.is_character() || matches!(self, WireType::Geometry { .. })
+    }
+
     fn is_enum_or_set(self) -> bool {
         matches!(self, WireType::Enum { .. } | WireType::Set { .. })
     }
 }
 
+/// Which columns the fields of character sets count: MySQL leaves spatial columns out, MariaDB does not, and
+/// the event does not say which of them wrote it. MySQL's says what is visible wherever it says names, from
+/// 8.0.23 on; MariaDB's never does. `None` where it says neither (`binlog_row_metadata = MINIMAL`) and it
+/// matters: the character sets are then not compared.
+fn character_columns(fields: &[u8], columns: &[WireColumn]) -> Option<fn(WireType) -> bool> {
+    if !columns.iter().any(|c| matches!(c.ty, WireType::Geometry { .. })) {
+        return Some(WireType::is_character);
+    }
+    let (mut names, mut fields) = (false, Bytes(fields));
+    while let Ok(tag) = fields.u8() {
+        match tag {
+            field::COLUMN_VISIBILITY => return Some(WireType::is_character),
+            field::COLUMN_NAME => names = true,
+            _ => {}
+        }
+        fields.lenenc_bytes().ok()?;
+    }
+    names.then_some(WireType::is_character_of_mariadb)
+}
+
 /// The type-length-value fields at the end. One that is not known is skipped: it can only add to what is
 /// compared.
 fn read_optional(input: &mut Bytes<'_>, parsed: &mut TableMap) -> Result<(), Flaw> {
+    let character = character_columns(input.0, &parsed.columns);
     while !input.is_empty() {
         let tag = input.u8()?;
         let value = input.lenenc_bytes()?;
@@ -478,8 +504,16 @@ fn read_optional(input: &mut Bytes<'_>, parsed: &mut TableMap) -> Result<(), Fla
                     c.unsigned = Some(bit(bits, n)?);
                 }
             }
-            field::DEFAULT_CHARSET => read_default_charset(value, columns, WireType::is_character)?,
-            field::COLUMN_CHARSET => read_charsets(value, columns, WireType::is_character)?,
+            field::DEFAULT_CHARSET => {
+                if let Some(character) = character {
+                    read_default_charset(value, columns, character)?;
+                }
+            }
+            field::COLUMN_CHARSET => {
+                if let Some(character) = character {
+                    read_charsets(value, columns, character)?;
+                }
+            }
             field::ENUM_AND_SET_DEFAULT_CHARSET => {
                 read_default_charset(value, columns, WireType::is_enum_or_set)?;
             }
@@ -1033,6 +1067,46 @@ mod tests {
         map.check(&schema).unwrap();
         schema.columns[3].ty = vector(63);
         assert_eq!(map.check(&schema).unwrap_err().code(), codes::STRUCTURE_DIFFERS);
+    }
+
+    /// `id INT PRIMARY KEY, g POINT, ge GEOMETRY, v VARCHAR(5) utf8mb4, w VARCHAR(5) latin1, b BLOB`.
+    #[test]
+    fn spatial_columns_have_a_character_set_on_mariadb_alone() {
+        let types = || {
+            let varchar = |name: &str| ColumnType::VarChar { length: 5, charset: Charset::new(name, "") };
+            let geometry = |kind: &str| ColumnType::Geometry { kind: kind.into(), srid: None };
+            vec![
+                int(),
+                geometry("point"),
+                geometry("geometry"),
+                varchar("utf8mb4"),
+                varchar("latin1"),
+                ColumnType::Blob { size: LobSize::Normal },
+            ]
+        };
+        let head = "0603ffff0f0ffc07040414000500023e010100";
+        let names = "040e0269640167026765017601770162080100";
+        for (fields, known) in [
+            // 9.7.4, 10.11.19 and 11.8.9 with full metadata
+            (format!("0305fcff00083f07020100{names}0c01fc"), [None, Some(255), Some(8), Some(63)]),
+            (format!("02053f022d030807020100{names}"), [Some(63), Some(45), Some(8), Some(63)]),
+            (format!("02073f02fc0009030807020100{names}"), [Some(63), Some(2304), Some(8), Some(63)]),
+            // with minimal metadata
+            ("0305fcff00083f07020100".to_owned(), [None; 4]),
+            ("02053f022d030807020100".to_owned(), [None; 4]),
+        ] {
+            let (map, schema) = mariadb(&format!("{head}{fields}"), types());
+            let read: Vec<_> = map.columns[2..].iter().map(|c| c.collation).collect();
+            assert_eq!(read, known, "{fields}");
+            let named = map.columns[0].name.is_some();
+            let mut schema = schema;
+            for (column, name) in schema.columns.iter_mut().zip(["id", "g", "ge", "v", "w", "b"]) {
+                if named {
+                    column.name = name.into();
+                }
+            }
+            map.check(&schema).unwrap();
+        }
     }
 
     #[test]

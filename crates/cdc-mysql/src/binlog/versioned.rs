@@ -94,9 +94,9 @@ const LAST_MICROS: [i64; 2] = [0x7fff_ffff * 1_000_000 + 999_999, 0xffff_ffff * 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cdc_core::TableId;
     use cdc_core::schema::{Charset, IntWidth};
     use cdc_core::value::Timestamp;
-    use cdc_core::TableId;
 
     fn table(columns: Vec<Column>) -> Arc<TableSchema> {
         Arc::new(TableSchema {

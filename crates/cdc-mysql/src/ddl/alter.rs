@@ -169,7 +169,6 @@ fn sequence(work: &mut Work<'_>, id: TableId, alter: Alter) -> Parsed<()> {
     Ok(())
 }
 
-
 /// From the actions to the changes.
 fn finish(cursor: &Cursor<'_>, work: &mut Work<'_>, id: TableId, alter: Alter) -> Parsed<()> {
     let known = work.structures.table(&id);
@@ -374,7 +373,10 @@ fn place(cursor: &mut Cursor<'_>) -> Parsed<Option<Place>> {
 fn add_column(cursor: &mut Cursor<'_>, alter: &mut Alter, if_not_exists: bool) -> Parsed<()> {
     let def = column::parse(cursor)?;
     let place = place(cursor)?;
-    let keys: Vec<KeyDef> = def.keys(cursor.context).collect();
+    let mut keys: Vec<KeyDef> = def.keys(cursor.context).collect();
+    // Measured: where IF NOT EXISTS leaves the column out, the key is made all the same, unless there is one of
+    // its name.
+    keys.iter_mut().for_each(|key| key.if_not_exists = if_not_exists);
     alter.actions.push(Action::Add { def, place, if_not_exists });
     alter.actions.extend(keys.into_iter().map(Action::AddKey));
     Ok(())
@@ -486,6 +488,7 @@ fn change(cursor: &mut Cursor<'_>, alter: &mut Alter, rename: bool) -> Parsed<()
     let name = if rename { shared(cursor.column()?) } else { column.clone() };
     let def = column::parse_behind_name(cursor, name)?;
     let place = place(cursor)?;
+    // It is made even where IF EXISTS leaves the column out (measured).
     let keys: Vec<KeyDef> = def.keys(cursor.context).collect();
     alter.actions.push(Action::Change { column, def, place, if_exists });
     alter.actions.extend(keys.into_iter().map(Action::AddKey));

@@ -89,6 +89,13 @@ pub(super) fn default_of(name: &str, mariadb: bool, version: u32) -> Charset {
     Charset::new(name, collation)
 }
 
+/// A character set with the collation built into every server. MariaDB's CHARACTER SET DEFAULT gives it, whatever
+/// the database has and the session says (measured on 10.11 and 11.8).
+pub(super) fn built_in(name: &str) -> Charset {
+    let collation = CHARSETS.iter().find(|c| c.0 == name).map_or("", |c| c.1);
+    Charset::new(name.to_owned(), collation)
+}
+
 /// The character set a collation belongs to, by the first part of its name.
 fn of_collation(collation: &str) -> Option<&'static str> {
     let set = collation.split('_').next().unwrap_or("");

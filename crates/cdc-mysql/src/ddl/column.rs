@@ -53,10 +53,11 @@ impl ColumnDef {
         self.ty.rounds
     }
 
-    /// TEXT, MEDIUMTEXT .. without a length. Measured on 9.7: changed in the same statement as CONVERT TO, such
-    /// a column comes out as TINYTEXT, or as TEXT, whatever it says.
-    pub(super) fn is_unsized_text(&self) -> bool {
-        matches!(self.ty.raw, types::RawType::Text { length: None, .. })
+    /// TEXT, MEDIUMBLOB .. without a length. Measured on 9.7: changed in the same statement as CONVERT TO, such
+    /// a column comes out as TINYTEXT, or as TEXT, whatever it says; TINYBLOB and BLOB just so.
+    pub(super) fn is_unsized_lob(&self) -> bool {
+        use types::RawType;
+        matches!(self.ty.raw, RawType::Text { length: None, .. } | RawType::Fixed(ColumnType::Blob { .. }))
     }
 
     /// The column in an ALTER TABLE. CONVERT TO CHARACTER SET overrules what a text column says of itself,
@@ -112,12 +113,13 @@ impl ColumnDef {
             *srid = self.srid;
         }
         let timestamp = matches!(ty, ColumnType::Timestamp { .. }) && !context.explicit_timestamp;
-        let not_null = self.auto_increment || (timestamp && self.generated.is_none());
+        let not_null = timestamp && self.generated.is_none();
         let default = self.default.as_ref().filter(|value| !is_no_default(value, &ty, context));
         let default = default.map(|value| default::write(value, &ty));
         Ok(Column {
             name,
-            nullable: self.null.unwrap_or(!not_null),
+            // AUTO_INCREMENT is NOT NULL even where the definition says NULL.
+            nullable: !self.auto_increment && self.null.unwrap_or(!not_null),
             default,
             auto_increment: self.auto_increment,
             generated: self.generated,

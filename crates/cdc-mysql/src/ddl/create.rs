@@ -19,6 +19,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) charset: Option<String>,
+    /// MariaDB: CHARACTER SET DEFAULT, the database's.
+    pub(super) charset_of_database: bool,
     pub(super) collation: Option<String>,
     pub(super) comment: Option<String>,
     /// MariaDB: WITH SYSTEM VERSIONING.
@@ -28,8 +30,15 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The table's character set, if it inherits `inherited`.
-    pub(super) fn resolve(&self, inherited: &Charset, context: &Context<'_>) -> Parsed<Charset> {
+    /// The table's character set, if it inherits `inherited`, in a database that has `database`.
+    pub(super) fn resolve(
+        &self,
+        inherited: &Charset,
+        database: &Charset,
+        context: &Context<'_>,
+    ) -> Parsed<Charset> {
+        let base = self.charset_of_database.then(|| charset::built_in(&database.name));
+        let inherited = base.as_ref().unwrap_or(inherited);
         charset::resolve(self.charset.as_deref(), self.collation.as_deref(), inherited, context).map_err(
             |unknown| {
                 Failure::new(
@@ -39,6 +48,16 @@ impl Options {
             },
         )
     }
+
+    /// Does it name a character set or a collation?
+    pub(super) fn names_charset(&self) -> bool {
+        self.charset.is_some() || self.collation.is_some() || self.charset_of_database
+    }
+}
+
+/// What a table inherits from its database.
+pub(super) fn inherited(structures: &dyn Structures, database: &str, context: &Context<'_>) -> Charset {
+    structures.database_charset(database).unwrap_or_else(|| context.server_charset.clone())
 }
 
 /// What stands in a table's parentheses.
@@ -166,9 +185,9 @@ pub(super) fn option(cursor: &mut Cursor<'_>, options: &mut Options) -> Parsed<(
     cursor.accept("DEFAULT");
     if column::charset_words(cursor) {
         cursor.accept_symbol(b'=');
-        // CHARACTER SET DEFAULT is the database's.
+        options.charset_of_database = cursor.accept("DEFAULT");
         options.charset =
-            if cursor.accept("DEFAULT") { None } else { Some(cursor.name_or_text()?.into_owned()) };
+            if options.charset_of_database { None } else { Some(cursor.name_or_text()?.into_owned()) };
         return Ok(());
     }
     if cursor.accept("COLLATE") {
@@ -245,9 +264,8 @@ fn define(
     if elements.columns.is_empty() {
         return Err(Failure::new(codes::DDL_NOT_UNDERSTOOD, "a table without columns"));
     }
-    let inherited =
-        structures.database_charset(&id.database).unwrap_or_else(|| context.server_charset.clone());
-    let charset = options.resolve(&inherited, context)?;
+    let inherited = inherited(structures, &id.database, context);
+    let charset = options.resolve(&inherited, &inherited, context)?;
     let versioned = options.versioned || elements.columns.iter().any(|def| def.versioned);
     let mut columns =
         elements.columns.into_iter().map(|def| def.finish(&charset, context)).collect::<Parsed<Vec<_>>>()?;
@@ -319,7 +337,8 @@ pub(super) fn database(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: bool
     }
     let server = &cursor.context.server_charset;
     let inherited = known.filter(|_| alter).unwrap_or_else(|| server.clone());
-    let charset = options.resolve(&inherited, cursor.context)?;
+    options.charset_of_database = false;
+    let charset = options.resolve(&inherited, server, cursor.context)?;
     work.facts.push(Fact::Database { name, charset: Some(charset) });
     Ok(())
 }

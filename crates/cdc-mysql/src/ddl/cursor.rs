@@ -319,9 +319,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves over one part of a list: up to a comma, a closing parenthesis or the end, at this depth.
+    /// Moves over one part of a list: up to a comma, a closing parenthesis or the end, at this depth. What an ALTER
+    /// TABLE says of partitions stands behind its last part without a comma.
     pub(super) fn skip_part(&mut self) -> Parsed<()> {
         loop {
+            let of_partitions = (self.is("PARTITION") && self.second().is("BY"))
+                || (self.is("REMOVE") && self.second().is("PARTITIONING"));
+            if of_partitions {
+                return Ok(());
+            }
             match self.token.kind {
                 Kind::Symbol(b',' | b')' | b';') | Kind::End => return Ok(()),
                 Kind::Unterminated => return Err(self.unexpected("a whole text")),

@@ -246,7 +246,9 @@ fn double(text: &str) -> String {
 fn bits(value: &DefaultValue) -> u64 {
     let fold = |bytes: &[u8]| bytes.iter().fold(0u64, |n, &b| (n << 8) | u64::from(b));
     match value {
-        DefaultValue::Number(text) => text.parse().unwrap_or(0),
+        DefaultValue::Number(text) => {
+            text.parse().unwrap_or_else(|_| text.parse::<f64>().map_or(0, |n| n.round() as u64))
+        }
         DefaultValue::Text(text) => fold(text.as_bytes()),
         DefaultValue::Bytes(bytes) => fold(bytes),
         _ => 0,

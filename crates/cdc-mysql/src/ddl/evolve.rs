@@ -17,10 +17,10 @@
 mod keys;
 mod telling;
 
+use super::alter::Partitions;
 use super::alter::{Action, Alter, Place};
 use super::column::ColumnDef;
 use super::context::{Context, Index, Structures};
-use super::alter::Partitions;
 use super::cursor::{Failure, Parsed};
 use super::default;
 use super::index::{self, same};
@@ -78,20 +78,20 @@ pub(super) fn evolve(
     context: &Context<'_>,
     structures: &dyn Structures,
 ) -> Parsed<Evolution> {
-    let mut table_charset = alter.options.resolve(&old.charset, context)?;
+    let database = super::create::inherited(structures, &old.id.database, context);
+    let mut table_charset = alter.options.resolve(&old.charset, &database, context)?;
     let convert = alter.actions.iter().find_map(|action| match action {
         Action::Convert { charset, collation } => Some((charset, collation)),
         _ => None,
     });
     if let Some((charset, collation)) = convert {
-        let database = structures.database_charset(&old.id.database);
-        let inherited = database.unwrap_or_else(|| context.server_charset.clone());
         let options = super::create::Options {
             charset: charset.clone(),
+            charset_of_database: charset.is_none() && context.mariadb,
             collation: collation.clone(),
             ..Default::default()
         };
-        table_charset = options.resolve(&inherited, context)?;
+        table_charset = options.resolve(&database, &database, context)?;
     }
     let versioning = structures.versioning(&old.id);
     let is_hidden = versioning == Some(Versioning::Hidden);
@@ -99,11 +99,11 @@ pub(super) fn evolve(
     if convert.is_some() {
         for f in columns.iter_mut().filter(|f| f.is_old) {
             if f.column.ty.charset().is_some_and(|c| &*c.name != "binary") {
-                if context.mariadb && !keeps_members(&f.column.ty, &table_charset) {
+                if !keeps_members(&f.column.ty, &table_charset) {
                     return Err(Failure::new(
                         codes::DDL_UNSUPPORTED,
                         format!(
-                            "MariaDB leaves the members of \"{}\" the bytes that they were in the character set before",
+                            "the server leaves the members of \"{}\" the bytes that they were in the character set before",
                             f.column.name
                         ),
                     ));
@@ -119,9 +119,9 @@ pub(super) fn evolve(
     let mut shape = Shape { columns, primary: Vec::new(), unique: Vec::new() };
     let new_indexes = keys::final_keys(old, indexes, alter, &mut shape)?;
     let changes = telling::changes(old, &shape, Some(alter))?;
-    if convert.is_some() && context.mariadb && alter.options.charset.is_some() {
+    if convert.is_some() && context.mariadb && alter.options.names_charset() {
         // MySQL refuses both at once; MariaDB converts to the one and notes the other for later columns.
-        table_charset = alter.options.resolve(&old.charset, context)?;
+        table_charset = alter.options.resolve(&old.charset, &database, context)?;
     }
     let schema = TableSchema {
         id: old.id.clone(),
@@ -148,28 +148,47 @@ pub(super) fn evolve(
     Ok(Evolution { changes, reasons, definition })
 }
 
-/// Measured on MariaDB 10.11 and 11.8: CONVERT TO does not convert the members of ENUM and SET columns, it reads their
-/// bytes in the other character set ('ä' of latin1 becomes '?' in utf8mb4). Are they the same bytes?
+/// Measured on MySQL 9.7 and MariaDB 10.11 and 11.8: CONVERT TO does not convert the members of ENUM and SET columns, it
+/// reads their bytes in the other character set ('ä' of latin1 is no text in utf8mb4). Are they the same bytes?
 fn keeps_members(ty: &ColumnType, to: &Charset) -> bool {
-    let (ColumnType::Enum { labels, charset } | ColumnType::Set { labels, charset }) = ty else { return true };
+    let (ColumnType::Enum { labels, charset } | ColumnType::Set { labels, charset }) = ty else {
+        return true;
+    };
     let is_wide = |c: &Charset| matches!(&*c.name, "ucs2" | "utf16" | "utf16le" | "utf32");
     let in_ascii = !is_wide(charset) && !is_wide(to) && labels.iter().all(|label| label.is_ascii());
     charset.name == to.name || in_ascii || (&*charset.name == "utf8mb3" && &*to.name == "utf8mb4")
 }
 
-/// Measured on MariaDB 11.8: where the columns of the rows' times are hidden, ADD COLUMN of both under the names that
-/// they have anyway leaves them hidden, at the end, unless the statement does certain other things as well. (Under
-/// other names both come out of hiding. 10.11 refuses all of it.)
-fn adds_hidden(alter: &Alter) -> bool {
-    let adds = |time: RowTime, name: &str| {
-        let is_it = |def: &ColumnDef| def.is_row_time(time) && same(&def.name, name);
-        alter.actions.iter().any(|action| matches!(action, Action::Add { def, .. } if is_it(def)))
+/// Where the columns of the rows' times are hidden: the two that an ADD COLUMN of both names.
+///
+/// Measured on MariaDB 11.8 (10.11 refuses it): the columns that are there get these names and are shown from now on,
+/// at the end of the old columns, the start first, whatever FIRST, AFTER and INVISIBLE say.
+fn out_of_hiding(alter: &Alter) -> Option<[&ColumnDef; 2]> {
+    let added = |time: RowTime| {
+        alter.actions.iter().find_map(|action| match action {
+            Action::Add { def, .. } if def.is_row_time(time) => Some(def),
+            _ => None,
+        })
     };
-    adds(RowTime::Start, "row_start") && adds(RowTime::End, "row_end")
+    Some([added(RowTime::Start)?, added(RowTime::End)?])
+}
+
+fn is_row_time(def: &ColumnDef) -> bool {
+    def.is_row_time(RowTime::Start) || def.is_row_time(RowTime::End)
+}
+
+/// Under the names that they have anyway they stay hidden (measured), unless the statement does certain other things.
+fn adds_hidden(alter: &Alter) -> bool {
+    out_of_hiding(alter).is_some_and(|[start, end]| same(&start.name, "row_start") && same(&end.name, "row_end"))
 }
 
 /// The application-time period behind the statement, under the columns' final names.
-fn final_period(old: &TableSchema, known: Option<Period>, alter: &Alter, columns: &[Final]) -> Option<Period> {
+fn final_period(
+    old: &TableSchema,
+    known: Option<Period>,
+    alter: &Alter,
+    columns: &[Final],
+) -> Option<Period> {
     let name = |was: &str| {
         let number = index::find(&old.columns, was)?;
         columns.iter().find(|f| f.number == number).map(|f| f.column.name.clone())
@@ -240,7 +259,7 @@ fn fates<'p>(old: &TableSchema, alter: &'p Alter) -> Parsed<Vec<Fate<'p>>> {
             _ => continue,
         };
         let Some(fate) = index::find(&old.columns, column).and_then(|at| fates.get_mut(at)) else {
-            if if_exists || default_of_new(alter, action) {
+            if if_exists || default_of_new(alter, action) || changes_new(alter, action) {
                 continue;
             }
             return Err(missing(old, column));
@@ -272,6 +291,14 @@ fn default_of_new(alter: &Alter, action: &Action) -> bool {
     alter.actions.iter().any(|other| matches!(other, Action::Add { def, .. } if same(&def.name, column)))
 }
 
+/// ... and a change of one: then the change's definition is the one that counts. (Measured. It looks for the
+/// change's *new* name.)
+fn changes_new(alter: &Alter, action: &Action) -> bool {
+    let Action::Change { def: change, .. } = action else { return false };
+    let is_it = |def: &ColumnDef| same(&def.name, &change.name);
+    alter.actions.iter().any(|other| matches!(other, Action::Add { def, .. } if is_it(def)))
+}
+
 /// ... and of one that it moves.
 fn set_defaults(alter: &Alter, columns: &mut [Final]) {
     for action in &alter.actions {
@@ -293,7 +320,10 @@ fn final_columns(
     if is_hidden && adds_hidden(alter) {
         return Err(Failure::new(
             codes::DDL_UNSUPPORTED,
-            format!("whether \"row_start\" and \"row_end\" of \"{}\" come out of hiding is not known here", old.id),
+            format!(
+                "whether \"row_start\" and \"row_end\" of \"{}\" come out of hiding is not known here",
+                old.id
+            ),
         ));
     }
     let fates = fates(old, alter)?;
@@ -305,7 +335,7 @@ fn final_columns(
             continue;
         }
         if let Some(def) = fate.change {
-            if converts && !context.mariadb && def.is_unsized_text() {
+            if converts && !context.mariadb && def.is_unsized_lob() {
                 return Err(Failure::new(
                     codes::DDL_UNSUPPORTED,
                     format!(
@@ -323,8 +353,8 @@ fn final_columns(
         if let Some(to) = &fate.rename {
             column.name = to.clone();
         }
-        // MariaDB takes SET DEFAULT of a generated column and does nothing.
-        if let Some(default) = fate.default.filter(|_| was.generated.is_none()) {
+        // MariaDB takes SET DEFAULT of a generated column, MySQL of one that numbers rows, and it does nothing.
+        if let Some(default) = fate.default.filter(|_| was.generated.is_none() && !was.auto_increment) {
             column.default = default.map(|value| default::write(value, &column.ty));
         }
         if let Some(visible) = fate.visible {
@@ -333,8 +363,15 @@ fn final_columns(
         columns.push(Final { number, column, is_old: true, rounds: false });
     }
     let mut next = old.columns.len();
+    let out_of_hiding = if is_hidden { out_of_hiding(alter) } else { None };
+    for def in out_of_hiding.into_iter().flatten() {
+        let column = Column { invisible: false, ..define(def)? };
+        columns.push(Final { number: next, column, is_old: false, rounds: false });
+        next += 1;
+    }
     for action in &alter.actions {
         let (added, place) = match action {
+            Action::Add { def, .. } if out_of_hiding.is_some() && is_row_time(def) => continue,
             Action::Add { def, place, if_not_exists } => {
                 let is_hidden_name =
                     |name: &str| is_hidden && (same(name, "row_start") || same(name, "row_end"));
@@ -342,6 +379,14 @@ fn final_columns(
                 if *if_not_exists && there() {
                     continue;
                 }
+                next += 1;
+                let column = define(def)?;
+                (Final { number: next - 1, column, is_old: false, rounds: def.rounds() }, place.as_ref())
+            }
+            Action::Change { column, def, place, .. } if index::find(&old.columns, column).is_none() => {
+                let is_new = |f: &Final| f.number >= old.columns.len() && same(&f.column.name, &def.name);
+                let Some(at) = columns.iter().position(is_new) else { continue };
+                columns.remove(at);
                 next += 1;
                 let column = define(def)?;
                 (Final { number: next - 1, column, is_old: false, rounds: def.rounds() }, place.as_ref())

@@ -1,12 +1,12 @@
 //! Keys and constraints of a table, and the names the server gives to indexes that have none.
 
 use super::column;
-use super::versioning::{self, Period, PeriodDef};
 use super::context::{Index, IndexPart};
 use super::cursor::{Cursor, Failure, Parsed};
 use super::lexer::Kind;
+use super::versioning::{self, Period, PeriodDef};
 use cdc_core::codes;
-use cdc_core::schema::{Column, ColumnType, same_name};
+use cdc_core::schema::{Column, ColumnType, IntWidth, same_name};
 use std::sync::Arc;
 
 /// What a key promises.
@@ -39,13 +39,21 @@ impl KeyDef {
         self.parts.iter().map(|part| numbered(part, columns)).collect()
     }
 
+    /// The name that IF NOT EXISTS looks for: its own, or its first column's.
+    pub(super) fn looked_for(&self) -> Option<&Arc<str>> {
+        self.name.as_ref().or_else(|| self.parts.first()?.column.as_ref())
+    }
+
     /// Its name, or the one the server makes: the first column's, with `_2`, `_3` .. if that is taken.
-    pub(super) fn name_among(&self, taken: &[Index]) -> Arc<str> {
+    pub(super) fn name_among(&self, taken: &[Index], columns: &[Column]) -> Arc<str> {
         if let Some(name) = &self.name {
             return name.clone();
         }
         let base = match self.parts.first().and_then(|p| p.column.as_ref()) {
-            Some(column) if !column.eq_ignore_ascii_case("PRIMARY") => column.clone(),
+            // As the column is spelled, not as the key spells it.
+            Some(column) if !column.eq_ignore_ascii_case("PRIMARY") => {
+                find(columns, column).map_or_else(|| column.clone(), |at| columns[at].name.clone())
+            }
             Some(column) => return Arc::from(format!("{column}_2")),
             None => Arc::from("functional_index"),
         };
@@ -97,6 +105,17 @@ pub(super) fn length(ty: &ColumnType) -> Option<u32> {
         | ColumnType::Binary { length }
         | ColumnType::VarBinary { length } => Some(*length),
         _ => None,
+    }
+}
+
+/// The bytes that a column without a length takes in a key.
+pub(super) fn key_bytes(ty: &ColumnType) -> u32 {
+    match ty {
+        ColumnType::Int { width: IntWidth::Small, .. } => 2,
+        ColumnType::Int { width: IntWidth::Medium, .. } | ColumnType::Date => 3,
+        ColumnType::Int { width: IntWidth::Int, .. } | ColumnType::Float { .. } => 4,
+        ColumnType::Int { width: IntWidth::Big, .. } | ColumnType::Double { .. } => 8,
+        _ => 1,
     }
 }
 
@@ -312,7 +331,7 @@ pub(super) fn assemble(columns: &mut [Column], defs: &[KeyDef]) -> Parsed<Keys> 
             continue;
         }
         let unique = def.kind == KeyKind::Unique;
-        let name = def.name_among(&keys.indexes);
+        let name = def.name_among(&keys.indexes, columns);
         keys.unique.extend(identifies(unique, &parts, |at| columns.get(at).map(|c| &c.ty)));
         let parts = parts.iter().map(|part| named(part, |at| columns.get(at))).collect();
         keys.indexes.push(Index { name, unique, parts });

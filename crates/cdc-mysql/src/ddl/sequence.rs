@@ -4,8 +4,8 @@
 //! Two things a guess could cost: a table taken for a sequence loses its rows without a word, a sequence taken for a
 //! table stops a reader. So a name known as a table is made a sequence only where the statement surely did that.
 
-use super::cursor::{Cursor, Parsed};
 use super::Work;
+use super::cursor::{Cursor, Parsed};
 use cdc_core::schema_change::SchemaChange;
 
 /// Behind CREATE [OR REPLACE] SEQUENCE.

@@ -41,7 +41,9 @@ pub fn value<'b>(bytes: &'b [u8], scratch: &'b mut Vec<u8>) -> Result<&'b [u8], 
         return Ok(rest);
     }
     if head & !(RAW | 0x07) != COMPRESSED {
-        return Err(Flaw::undecodable(format!("a value is compressed in the way 0x{head:02x}, which is not known")));
+        return Err(Flaw::undecodable(format!(
+            "a value is compressed in the way 0x{head:02x}, which is not known"
+        )));
     }
     inflate(head, rest, head & RAW == 0, scratch)?;
     Ok(scratch)
@@ -52,7 +54,9 @@ pub fn value<'b>(bytes: &'b [u8], scratch: &'b mut Vec<u8>) -> Result<&'b [u8], 
 pub fn decompress_block(bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
     let (&head, rest) = bytes.split_first().ok_or(Flaw::Truncated)?;
     if head & 0xf8 != COMPRESSED {
-        return Err(Flaw::undecodable(format!("it is compressed in the way 0x{head:02x}, which is not known")));
+        return Err(Flaw::undecodable(format!(
+            "it is compressed in the way 0x{head:02x}, which is not known"
+        )));
     }
     let mut plain = Vec::new();
     inflate(head, rest, true, &mut plain)?;

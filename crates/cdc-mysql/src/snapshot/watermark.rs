@@ -139,7 +139,10 @@ pub async fn start(conn: &mut Conn, server: &Server) -> Result<(GtidSet, LogPoin
                 .await
                 .map_err(|e| query_error(e, doing))?;
             let gtids = gtids.flatten().ok_or_else(|| {
-                Error::transient(codes::SERVER_ERROR, format!("the server knows no GTIDs of position {point}"))
+                Error::transient(
+                    codes::SERVER_ERROR,
+                    format!("the server knows no GTIDs of position {point}"),
+                )
             })?;
             Ok((GtidSet::parse(&gtids)?, point))
         }
@@ -155,7 +158,8 @@ pub async fn committed(conn: &mut Conn, server: &Server) -> Result<GtidSet> {
         Flavor::MySql => executed(conn).await,
         Flavor::MariaDb => {
             let text: Option<String> =
-                query_value(conn, "SELECT @@global.gtid_binlog_pos", "asking for the server's position").await?;
+                query_value(conn, "SELECT @@global.gtid_binlog_pos", "asking for the server's position")
+                    .await?;
             GtidSet::parse(&text.unwrap_or_default())
         }
     }

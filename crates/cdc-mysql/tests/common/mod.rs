@@ -6,13 +6,13 @@
 use anyhow::{Context, Result, bail, ensure};
 use cdc_core::position::Position;
 use cdc_core::schema_change::SchemaChange;
-use cdc_core::{Diagnostic, Row, RowBuilder, TableId, TableSchema};
+use cdc_core::{Diagnostic, Error, Row, RowBuilder, TableId, TableSchema};
 use cdc_mysql::binlog::RowChange;
 use cdc_mysql::binlog::rows::KeyExtractor;
 use cdc_mysql::capture::{Capture, CaptureItem};
 use cdc_mysql::config::{Config, Point, StartMode};
 use cdc_mysql::decode::result::ResultDecoder;
-use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
+use cdc_testkit::servers::{Server, ServerOptions};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,17 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The server of this test file; its watchdog ends it with the process.
 pub fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(options()).expect("a server"))
-}
-
-/// Of the kind of server that this run is about.
-pub fn options() -> ServerOptions {
-    let kind = match std::env::var("CDC_TEST_SERVER").as_deref() {
-        Ok("mariadb-10.11") => ServerKind::MariaDb1011,
-        Ok("mariadb-11.8") => ServerKind::MariaDb118,
-        _ => ServerKind::MySql,
-    };
-    ServerOptions { kind, ..ServerOptions::default() }
+    SERVER.get_or_init(|| Server::start(ServerOptions::of_this_run()).expect("a server"))
 }
 
 /// As the account `cdc`, with a replica id of its own.
@@ -306,6 +296,22 @@ pub async fn initial(config: Config) -> Result<(Capture, Copy)> {
     copy.run(&mut capture, |capture, _| capture.is_whole()).await?;
     copy.catch_up(&mut capture).await?;
     Ok((capture, copy))
+}
+
+/// The error with which a capture ends before it gives anything out. MySQL is asked whether it has what a position
+/// needs; MariaDB says so itself, in the log that it sends.
+pub async fn refusal(capture: cdc_core::Result<Capture>) -> Result<Error> {
+    let mut capture = match capture {
+        Ok(capture) => capture,
+        Err(error) => return Ok(error),
+    };
+    loop {
+        match tokio::time::timeout(PATIENCE, capture.next()).await? {
+            Ok(CaptureItem::Moved) => {}
+            Ok(item) => bail!("it goes on: {item:?}"),
+            Err(error) => return Ok(error),
+        }
+    }
 }
 
 /// A table as the server gives it in the binary protocol.

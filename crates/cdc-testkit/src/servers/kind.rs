@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use anyhow::{Error, bail};
 
+/// The environment variable that names the server of a test run.
+pub const TEST_SERVER: &str = "CDC_TEST_SERVER";
+
 /// Which server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -21,6 +24,19 @@ pub enum ServerKind {
 impl ServerKind {
     /// Every server, the default one first.
     pub const ALL: [ServerKind; 3] = [ServerKind::MySql, ServerKind::MariaDb1011, ServerKind::MariaDb118];
+
+    /// The server that this test run is about: `CDC_TEST_SERVER` names it, without it it is MySQL. Live tests that hold
+    /// for every server start this one; `cargo xtask test` runs them once for each.
+    ///
+    /// # Panics
+    /// If the variable names no server.
+    pub fn of_this_run() -> ServerKind {
+        let name = std::env::var(TEST_SERVER).unwrap_or_default();
+        if name.is_empty() {
+            return ServerKind::default();
+        }
+        name.parse().unwrap_or_else(|error| panic!("{TEST_SERVER}: {error}"))
+    }
 
     /// The word for it on a command line.
     pub fn name(self) -> &'static str {

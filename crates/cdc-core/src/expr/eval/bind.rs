@@ -893,7 +893,9 @@ impl Binder<'_> {
         let Some(odd) = operands.iter().find(|o| o.ty.class().is_address()) else { return Some(()) };
         let headline = format!("{} has no order that is built", describe(odd));
         let diagnostic = self.mismatch(span, headline);
-        self.refuse(diagnostic.help("write `cast(.. as char)` to order by its text, which the server does not"))
+        self.refuse(
+            diagnostic.help("write `cast(.. as char)` to order by its text, which the server does not"),
+        )
     }
 
     /// A text literal as a value of the kind that it is compared with.
@@ -906,11 +908,14 @@ impl Binder<'_> {
         if class.is_address() {
             let known = other.ty.as_ref().and_then(|ty| crate::address::canonical(ty, text));
             return match known {
-                Some(text) => {
-                    Some(constant_of(Value::Text(text.into()), other.clone().with_nullable(false), &literal.span))
-                }
+                Some(text) => Some(constant_of(
+                    Value::Text(text.into()),
+                    other.clone().with_nullable(false),
+                    &literal.span,
+                )),
                 None => {
-                    let diagnostic = self.mismatch(&literal.span, format!("the text is not one of type {other}"));
+                    let diagnostic =
+                        self.mismatch(&literal.span, format!("the text is not one of type {other}"));
                     self.refuse(diagnostic.note(format!("it is compared with a value of type {other}")))
                 }
             };

@@ -506,6 +506,7 @@ mod tests {
         let decimal =
             |p, s| ExprType::new(ColumnType::Decimal { precision: p, scale: s, unsigned: false }, false);
         let datetime = |fsp| ExprType::new(ColumnType::DateTime { fsp }, false);
+        let own = |ty| ExprType::new(ty, false);
         let varchar = |n| ExprType::text(n, Charset::utf8mb4(), Coercibility::Implicit, false);
         let cases = [
             (int(IntWidth::Int, false), decimal(10, 2), "decimal(12,2)"),
@@ -518,12 +519,18 @@ mod tests {
             (varchar(20), decimal(10, 2), "varchar(20)"),
             (varchar(20), ExprType::new(ColumnType::Date, false), "varchar(20)"),
             (ExprType::null(), int(IntWidth::Int, false), "int"),
+            // of MariaDB
+            (decimal(65, 38), decimal(10, 2), "decimal(65,38)"),
+            (own(ColumnType::Inet6), own(ColumnType::Inet6), "inet6"),
+            (own(ColumnType::Uuid), varchar(20), "varchar(36)"),
         ];
         for (a, b, expect) in cases {
             assert_eq!(unify(&[&a, &b]).unwrap().to_string(), expect, "{a} and {b}");
             assert_eq!(unify(&[&b, &a]).unwrap().to_string(), expect, "{b} and {a}");
         }
         assert!(unify(&[&datetime(0), &int(IntWidth::Int, false)]).is_err());
+        assert!(unify(&[&own(ColumnType::Inet4), &own(ColumnType::Inet6)]).is_err());
+        assert!(unify(&[&own(ColumnType::Inet4), &int(IntWidth::Big, true)]).is_err());
         assert!(unify(&[&int(IntWidth::Int, false), &ExprType::null()]).unwrap().nullable);
     }
 }

@@ -6,8 +6,8 @@
 use super::super::alter::{Action, Alter};
 use super::super::context::Index;
 use super::super::cursor::{Failure, Parsed};
-use super::super::index::{self, KeyKind, NumberedPart};
 use super::super::index::same;
+use super::super::index::{self, KeyKind, NumberedPart};
 use super::super::versioning;
 use super::{Final, Shape};
 use cdc_core::codes;
@@ -85,6 +85,13 @@ fn add_keys(alter: &Alter, shape: &Shape, primary: &mut Vec<usize>, work: &mut V
     }
     for action in &alter.actions {
         let Action::AddKey(def) = action else { continue };
+        let is_there = || match def.kind {
+            KeyKind::Primary => !primary.is_empty(),
+            _ => def.looked_for().is_some_and(|name| taken.iter().any(|i| same(&i.name, name))),
+        };
+        if def.if_not_exists && is_there() {
+            continue;
+        }
         let mut parts = def.numbered(&columns)?;
         if def.kind != KeyKind::Plain {
             versioning::without_row_end(&mut parts, |at| columns.get(at));
@@ -96,10 +103,7 @@ fn add_keys(alter: &Alter, shape: &Shape, primary: &mut Vec<usize>, work: &mut V
             *primary = parts.iter().filter_map(|part| part.column).collect();
             continue;
         }
-        let name = def.name_among(&taken);
-        if def.if_not_exists && taken.iter().any(|i| same(&i.name, &name)) {
-            continue;
-        }
+        let name = def.name_among(&taken, &columns);
         taken.push(Index { name: name.clone(), unique: false, parts: Vec::new() });
         work.push(WorkIndex { name: Some(name), unique: def.kind == KeyKind::Unique, parts });
     }
@@ -146,7 +150,8 @@ fn keep_part(old: &TableSchema, shape: &Shape, part: &mut NumberedPart) -> bool 
     part.column = Some(next);
     if next != number {
         // The server takes the old column's length for a prefix of the new one.
-        let was = old.columns.get(number).and_then(|c| index::length(&c.ty));
+        let was = old.columns.get(number).map(|c| &c.ty);
+        let was = was.map(|ty| index::length(ty).unwrap_or_else(|| index::key_bytes(ty)));
         part.prefix = part.prefix.or(Some(was.unwrap_or(1)));
         if let (Some(prefix), Some(is)) = (part.prefix, shape.by_number(next)) {
             part.prefix = index::prefix_after(prefix, &is.ty, &is.ty);
