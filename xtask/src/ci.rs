@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use cdc_testkit::servers::{ServerKind, TEST_SERVER};
 
 use crate::args::Args;
 use crate::tidy::cargo;
@@ -33,17 +34,54 @@ pub fn main(args: &mut Args) -> Result<()> {
     Ok(())
 }
 
+/// Everything, with MySQL; then for each MariaDB the live tests again, but those that are about what only MySQL has.
+/// `CDC_TEST_SERVER` in the environment chooses one of these runs.
 fn tests(runner_args: &[String]) -> Result<()> {
+    let chosen = std::env::var(TEST_SERVER).ok().filter(|name| !name.is_empty());
+    let kinds = match chosen {
+        Some(name) => vec![name.parse().context(TEST_SERVER)?],
+        None => ServerKind::ALL.to_vec(),
+    };
     let has_nextest = cargo().args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
-    if !has_nextest {
-        return step("tests", cargo().args(["test", "--workspace", "--locked"]).args(runner_args));
+    for kind in kinds {
+        let mut command = cargo();
+        command.env(TEST_SERVER, kind.name());
+        if has_nextest {
+            command.args(["nextest", "run", "--workspace", "--locked"]);
+            if kind.is_mariadb() {
+                // what the person asked for may be no live test
+                command.args(["--profile", "mariadb", "--no-tests=pass"]);
+            }
+            command.args(runner_args);
+        } else {
+            command.args(["test", "--workspace", "--locked"]);
+            if kind.is_mariadb() {
+                command.args(LIVE.map(|name| format!("--test={name}")));
+            }
+            let (before, after) = split(runner_args);
+            command.args(before).arg("--").args(after);
+            if kind.is_mariadb() {
+                command.args(["--skip", "mysql_only"]);
+            }
+        }
+        step(&format!("tests on {kind}"), &mut command)?;
     }
-    step("tests", cargo().args(["nextest", "run", "--workspace", "--locked"]).args(runner_args))?;
     // nextest does not run the examples in the documentation
-    if runner_args.is_empty() {
+    if has_nextest && runner_args.is_empty() {
         step("examples in documentation", cargo().args(["test", "--workspace", "--doc", "--locked"]))?;
     }
     Ok(())
+}
+
+/// The test programs of nextest's profile `mariadb` (`.config/nextest.toml`), for those who have no nextest.
+const LIVE: [&str; 4] = ["source_[!m]*", "live_*", "init", "values_charset*"];
+
+/// What stands before and behind the first `--`.
+fn split(args: &[String]) -> (&[String], &[String]) {
+    match args.iter().position(|arg| arg == "--") {
+        Some(at) => (&args[..at], &args[at + 1..]),
+        None => (args, &[]),
+    }
 }
 
 fn step(name: &str, command: &mut Command) -> Result<()> {

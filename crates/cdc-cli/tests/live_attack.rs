@@ -9,9 +9,10 @@ const COPY: &str = "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*";
 
 fn many_rows(database: &str, table: &str, rows: u64) -> Result<()> {
     server().sql(&format!(
-        "SET SESSION cte_max_recursion_depth = {rows}; USE {database};
+        "{}; USE {database};
          INSERT INTO {table} WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})
-           SELECT n, n, REPEAT('x', 200) FROM s"
+           SELECT n, n, REPEAT('x', 200) FROM s",
+        server().kind().recursion(rows)
     ))?;
     Ok(())
 }

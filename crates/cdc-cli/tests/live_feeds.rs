@@ -211,7 +211,7 @@ fn jsonl_refuses_a_file_that_is_not_its_own() -> Result<()> {
 fn stdout_gives_lines_of_json_and_nothing_else() -> Result<()> {
     let server = server();
     server.sql(
-        "CREATE DATABASE printed; USE printed; CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40), d DECIMAL(20,5), b VARBINARY(9), j JSON);
+        "CREATE DATABASE printed CHARACTER SET utf8mb4; USE printed; CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40), d DECIMAL(20,5), b VARBINARY(9), j JSON);
          INSERT INTO t VALUES (1, 'a\\n\"\\\\🦀', 1.5, X'00FF', '{\"a\": [1]}'), (2, NULL, NULL, NULL, NULL)",
     )?;
     let job = Job::new(
@@ -250,8 +250,8 @@ fn stdout_gives_lines_of_json_and_nothing_else() -> Result<()> {
 
 /// Everything that the server has executed is in a checkpoint: every sink has it.
 fn caught_up(job: &Job, server: &Server) -> Result<()> {
-    let executed = server.sql("SELECT @@global.gtid_executed")?;
-    let number = |gtids: &str| gtids.trim().rsplit([':', '-']).next().and_then(|n| n.parse::<u64>().ok());
+    let executed = server.executed()?;
+    let number = |gtids: &str| gtids.rsplit([':', '-']).next().and_then(|n| n.parse::<u64>().ok());
     until("the checkpoint holds what the server has executed", || {
         let Some(state) = job.checkpoint()? else { return Ok(false) };
         let gtids = state["sources"]["src"]["position"]["gtids"].as_str().unwrap_or_default().to_owned();

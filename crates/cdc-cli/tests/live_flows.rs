@@ -17,7 +17,8 @@ impl Live {
     /// Makes a database, and starts a pipeline that copies it.
     fn start(database: &str, sql: &str, flows: &str, workers: &str) -> Result<Live> {
         let server = server();
-        server.sql(&format!("CREATE DATABASE {database}; USE {database}; {sql}"))?;
+        let sql = server.kind().with_collations(sql);
+        server.sql(&format!("CREATE DATABASE {database} CHARACTER SET utf8mb4; USE {database}; {sql}"))?;
         Live::of(server, &format!("{database}.*"), flows, workers)
     }
 
@@ -34,8 +35,8 @@ impl Live {
     /// Changes the source, and waits until the target has taken up all of it.
     fn change(&mut self, sql: &str) -> Result<()> {
         self.server.sql(&format!("SET NAMES utf8mb4; {sql}"))?;
-        let executed = self.server.sql("SELECT @@global.gtid_executed")?;
-        let last = executed.trim().rsplit([':', '-']).next().unwrap_or_default().parse::<u64>()?;
+        let executed = self.server.executed()?;
+        let last = executed.rsplit([':', '-']).next().unwrap_or_default().parse::<u64>()?;
         self.run.until("the change is at the target", |_| {
             let binding = self.job.rows("SELECT binding FROM _cdc_progress")?;
             let binding: serde_json::Value = serde_json::from_str(&binding[0])?;
@@ -271,7 +272,7 @@ fn case_69_and_16_odd_names_and_literals() -> Result<()> {
     }
     let server = server();
     let database = "c69-sélect中";
-    server.sql(&format!("SET NAMES utf8mb4; CREATE DATABASE `{database}`; USE `{database}`; {sql}"))?;
+    server.sql(&format!("SET NAMES utf8mb4; CREATE DATABASE `{database}` CHARACTER SET utf8mb4; USE `{database}`; {sql}"))?;
     // globs never cross a dot, so a name with one needs a regular expression
     let flows = "src.`c69-sélect中`./.*/ => dw.*
         src.`c69-sélect中`.`группа`

@@ -19,9 +19,10 @@ const MOST_MB: u64 = 150;
 /// Rows by a recursive query, each about 100 bytes.
 fn insert(from: u64, rows: u64) -> String {
     format!(
-        "SET SESSION cte_max_recursion_depth = {rows};
+        "{};
          INSERT INTO t WITH RECURSIVE s (n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM s WHERE n < {from} + {rows} - 1)
-           SELECT n, n, CONCAT(REPEAT('x', 50), n) FROM s;"
+           SELECT n, n, CONCAT(REPEAT('x', 50), n) FROM s;",
+        server().kind().recursion(rows)
     )
 }
 

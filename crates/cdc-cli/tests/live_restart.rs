@@ -25,9 +25,10 @@ fn numbered(server: &Server, database: &str, rows: u64) -> Result<()> {
     server.sql(&format!(
         "CREATE DATABASE {database}; USE {database};
          CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL, w VARCHAR(100) NOT NULL);
-         SET SESSION cte_max_recursion_depth = {rows};
+         {};
          INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})
-           SELECT n, 0, CONCAT(REPEAT('x', 60), n) FROM s"
+           SELECT n, 0, CONCAT(REPEAT('x', 60), n) FROM s",
+        server.kind().recursion(rows)
     ))?;
     Ok(())
 }
@@ -307,7 +308,7 @@ fn chunk_selects(server: &Server) -> Result<Vec<String>> {
 
 #[test]
 fn case_18_finished_chunks_are_not_read_again_after_a_kill() -> Result<()> {
-    let server = Server::start(ServerOptions::default())?;
+    let server = Server::start(ServerOptions::of_this_run())?;
     numbered(&server, "c18", 20_000)?;
     server.sql(&format!(
         "SET GLOBAL log_output = 'FILE'; SET GLOBAL general_log_file = '{}'; SET GLOBAL general_log = ON",

@@ -23,7 +23,7 @@ use crate::Result;
 use crate::event::{Op, Origin};
 use crate::position::Binding;
 use crate::row::Row;
-use crate::schema::{Column, ColumnType, TableSchema};
+use crate::schema::{Column, ColumnType, TableId, TableSchema};
 use crate::tick::Tick;
 use std::sync::Arc;
 
@@ -36,26 +36,34 @@ pub struct TargetTable {
     /// The shape of the rows that are written. The target may have more columns (lenient mode); a column
     /// is found there by name. Its id is that of the source's table.
     pub schema: Arc<TableSchema>,
-    /// Indexes into the schema's columns that identify a row; never empty.
+    /// Indexes into the schema's columns that identify a row. Empty: nothing does, the table is a multiset of rows.
     pub key: Vec<usize>,
+}
+
+impl TargetTable {
+    /// True if nothing identifies a row: changes add a row or take an equal one away.
+    pub fn is_multiset(&self) -> bool {
+        self.key.is_empty()
+    }
 }
 
 /// What a sink wants to be given of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// At most one change per key and tick, deletes before upserts.
+    /// At most one change per key and tick, deletes before upserts; of a table without key as many as rows are
+    /// to go or to come, none of them of a row that goes and comes.
     Net,
     /// Every change, in the order of the source.
     Log,
 }
 
-/// What is to become of a key.
+/// What is to become of a key; in a table without key, of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum TargetOp {
-    /// The key's row goes, if it is there.
+    /// The key's row goes, if it is there. Without key: one of the rows equal to `key` goes; there must be one.
     Delete,
-    /// The key's row is `row`, whatever was there.
+    /// The key's row is `row`, whatever was there. Without key: there is one more row equal to `row`.
     Upsert,
 }
 
@@ -72,7 +80,7 @@ pub struct TargetChange {
     /// What happened at the source to the row of this key: an update that moves a row to another key is the
     /// delete of one and the insert of the other, one that takes it through a filter an insert or a delete.
     pub source_op: Op,
-    /// The key: the packed key columns.
+    /// The key: the packed key columns; the whole row where the table has no key.
     pub key: Row,
     /// The whole row of an upsert.
     pub row: Option<Row>,
@@ -155,6 +163,18 @@ pub enum TargetSchemaChange {
     TruncateTable {
         /// The table's name.
         table: String,
+    },
+    /// Delete the rows that came from one source table.
+    RemoveRows {
+        /// The table's name.
+        table: String,
+        /// Whose rows.
+        source: TableId,
+        /// What tells them from rows of other source tables, each a column and its value (a row of one); empty: all
+        /// of the table's rows are its.
+        only: Vec<(Column, Row)>,
+        /// They come again: the source table is copied anew.
+        again: bool,
     },
     /// Drop the table.
     DropTable {
@@ -285,20 +305,20 @@ pub trait TargetReader: Send {
     fn count(&mut self, table: &TargetTable) -> Result<u64>;
 
     /// Compares rows with the target's rows of the same keys, one answer per row. Values are compared as
-    /// this sink writes them.
+    /// this sink writes them. Not for a table without key.
     ///
     /// # Errors
     /// If the target cannot be read.
     fn compare(&mut self, table: &TargetTable, rows: &[Row]) -> Result<Vec<Comparison>>;
 
     /// Gives every key of the target's table as `encode_key` would encode it, and as text for people;
-    /// stops when told `false`.
+    /// stops when told `false`. Without key: every row.
     ///
     /// # Errors
     /// If the target cannot be read.
     fn scan_keys(&mut self, table: &TargetTable, each: &mut dyn FnMut(Vec<u8>, String) -> bool)
     -> Result<()>;
 
-    /// The key of a row, encoded as the target stores it.
+    /// The key of a row, encoded as the target stores it; without key, the whole row.
     fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8>;
 }

@@ -25,9 +25,11 @@ pub mod schema;
 pub mod schema_change;
 pub mod tick;
 pub mod value;
+pub mod zero_dates;
 
 pub use diagnostic::{Code, Diagnostic, Severity, codes};
 pub use error::{Error, Result};
 pub use row::{Row, RowBuilder};
 pub use schema::{Charset, Column, ColumnType, TableId, TableSchema};
 pub use value::Value;
+pub use zero_dates::ZeroDates;

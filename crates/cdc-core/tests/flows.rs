@@ -5,7 +5,7 @@ mod support;
 use cdc_core::connector::{TargetChange, TargetOp};
 use cdc_core::event::{Change, Op};
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
-use cdc_core::plan::program::{BoundFlow, RowMeta, check_flow, target_name};
+use cdc_core::plan::program::{BoundFlow, RowMeta, check_flow, multiset_warnings, target_name};
 use cdc_core::plan::{
     ColumnName, FlowOp, FlowPlan, NamedExpr, SchemaChangeMode, SelectItem, TargetName, TemplatePart,
 };
@@ -303,10 +303,13 @@ fn keys_are_stated_or_inherited() {
     let mut keyless = (*orders()).clone();
     keyless.primary_key.clear();
     let keyless = Arc::new(keyless);
-    let diagnostics = BoundFlow::bind(&flow(vec![]), &keyless).unwrap_err();
-    assert_eq!(diagnostics[0].headline, "table \"shop.orders\" has no primary key");
-    assert!(diagnostics[0].help[0].contains("key (...)"));
-    assert_eq!(diagnostics[0].labels[0].span, 1000..1010);
+    assert!(BoundFlow::bind(&flow(vec![]), &keyless).unwrap().target().is_multiset());
+    assert_eq!(BoundFlow::bind(&keyed(vec![], &["status"]), &keyless).unwrap().target().key, [1]);
+    let wrong = BoundFlow::bind(&keyed(vec![], &["stauts"]), &keyless).unwrap_err();
+    let wrong = wrong[0].help.join("; ");
+    assert!(wrong.contains("\"status\"") && wrong.contains("the columns are id, status, amount, note"), "{wrong}");
+    let wrong = BoundFlow::bind(&keyed(vec![], &["zzzz"]), &keyless).unwrap_err();
+    assert_eq!(wrong[0].help, ["the columns are id, status, amount, note"]);
     assert!(BoundFlow::bind(&keyed(vec![], &["status"]), &keyless).is_ok());
     // a unique key of columns that cannot be NULL does as well
     let mut unique = (*keyless).clone();
@@ -529,4 +532,91 @@ fn case_66_case_67_the_target_follows_the_source_at_every_step() {
             assert_eq!(target, expect, "flow {n}, step {step}");
         }
     }
+}
+
+fn keyless() -> Arc<TableSchema> {
+    Arc::new(TableSchema { primary_key: vec![], ..(*orders()).clone() })
+}
+
+fn of_multiset(flow: &FlowPlan) -> Result<BoundFlow, Vec<Code>> {
+    BoundFlow::bind(flow, &keyless()).map_err(|d| d.iter().map(|d| d.code).collect())
+}
+
+#[test]
+fn case_15_rows_without_a_key_come_and_go_as_a_whole() {
+    let (a, b) = (|| Some(row(1, "a", "1.00")), || Some(row(2, "b", "2.00")));
+    let target = of_multiset(&flow(vec![])).unwrap();
+    assert_eq!(
+        changes(&target, Op::Insert, None, a()),
+        ["+ (1, \"a\", 1.00, NULL) = (1, \"a\", 1.00, NULL)"]
+    );
+    assert_eq!(
+        changes(&target, Op::Update, a(), b()),
+        [
+            "- (1, \"a\", 1.00, NULL) was (1, \"a\", 1.00, NULL)",
+            "+ (2, \"b\", 2.00, NULL) = (2, \"b\", 2.00, NULL)"
+        ]
+    );
+    // through operators: what comes out equal has not changed; what the filter takes is gone
+    let ops = vec![filter("amount < 2"), select(&["status", "note as remark"]), extend(&["meta.table as t"])];
+    let target = of_multiset(&flow(ops)).unwrap();
+    let remark = row(7, "a", "1.00");
+    assert!(changes(&target, Op::Update, a(), Some(remark)).is_empty());
+    assert_eq!(
+        changes(&target, Op::Update, a(), b()),
+        ["- (\"a\", NULL, \"orders\") was (\"a\", NULL, \"orders\")"]
+    );
+    // with a key of its own it is keyed
+    let target = BoundFlow::bind(&keyed(vec![], &["id"]), &keyless()).unwrap();
+    assert_eq!(changes(&target, Op::Delete, a(), None), ["- (1) was (1, \"a\", 1.00, NULL)"]);
+}
+
+#[test]
+fn what_is_another_in_each_change_is_no_part_of_a_row_without_a_key() {
+    for field in ["op", "ts", "position", "gtid"] {
+        let extended = vec![extend(&[&format!("coalesce(meta.{field}, 'x') as m")])];
+        let filtered = vec![filter(&format!("meta.{field} is not null"))];
+        for ops in [extended, filtered] {
+            assert_eq!(of_multiset(&flow(ops.clone())).unwrap_err(), [codes::NO_KEY], "{field}");
+            assert!(BoundFlow::bind(&keyed(ops, &["id"]), &keyless()).is_ok(), "{field}");
+        }
+    }
+    assert!(of_multiset(&flow(vec![extend(&["meta.table as t", "meta.database as d"])])).is_ok());
+}
+
+#[test]
+fn a_table_copied_as_a_multiset_is_told_once() {
+    let star = FlowPlan {
+        tables: TablePattern { database: None, table: NamePattern::glob("*") },
+        ..flow(vec![])
+    };
+    let mut log = (*keyless()).clone();
+    log.id = TableId::new("shop", "log");
+    let schemas = [orders(), Arc::new(log)];
+    let found = multiset_warnings([&star, &star], &schemas);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].headline, "table \"shop.log\" has no key: it is copied as a multiset");
+    assert!(found[0].help[0].contains("key (..)"), "{found:?}");
+    let vouched = FlowPlan { key: Some(vec!["id".into()]), ..star };
+    assert!(multiset_warnings([&vouched], &schemas).is_empty());
+}
+
+#[test]
+fn columns_that_hold_one_value_are_known() {
+    let ops = vec![
+        extend(&["meta.table as t", "concat(meta.database, '.', meta.table) as full", "id + 1 as next"]),
+        rename(&[("t", "shard")]),
+        extend(&["upper(shard) as big", "concat(status, shard) as mixed", "meta.ts as at", "1 as one"]),
+        select(&["id", "big", "full", "shard", "next", "mixed", "at", "one"]),
+    ];
+    let bound = bound(&flow(ops));
+    let known: Vec<_> = bound
+        .constants()
+        .iter()
+        .map(|(i, value)| format!("{} {value:?}", bound.target().schema.columns[*i].name))
+        .collect();
+    assert_eq!(
+        known,
+        ["big (\"ORDERS\")", "full (\"shop.orders\")", "shard (\"orders\")", "one (1)"]
+    );
 }

@@ -1,9 +1,15 @@
-//! The net changes of a tick: at most one per key.
+//! The net changes of a tick: at most one per key, or, in a table without key, the rows that go and the rows that
+//! come.
 //!
 //! Of several changes of one key in one tick the last by (tick, ordinal) counts, whichever came first; of a
 //! delete and an upsert with the same ordinal (a row that kept its key) the upsert. Deletes go before upserts: a
 //! key that the target holds equal to another (a case-insensitive collation) is then deleted and written,
 //! never written and deleted.
+//!
+//! *A table without key.* The rows that come count +1 each, those that go -1, equal rows together; what is left over is
+//! handed on, each row as many times. Deletes go before inserts here too, and each finds its row: a worker has all
+//! changes of a row of the source in their order, and nothing deletes a row that is not there; so of the rows that it
+//! wrote in earlier parts at least as many are still there as go now, whatever other workers do.
 
 use cdc_core::connector::{TargetChange, TargetOp};
 use cdc_core::event::Op;
@@ -41,6 +47,26 @@ pub fn net(changes: Vec<TargetChange>) -> Vec<TargetChange> {
 fn is_one_chunk(changes: &[TargetChange]) -> bool {
     changes.windows(2).all(|w| w[0].origin == w[1].origin && w[0].ordinal < w[1].ordinal)
         && changes.iter().all(|c| c.op == TargetOp::Upsert)
+}
+
+/// Nets the changes of one table without key and one tick, in any order of arrival.
+pub fn net_multiset(changes: Vec<TargetChange>) -> Vec<TargetChange> {
+    if changes.iter().all(|c| c.op == TargetOp::Upsert) {
+        return changes;
+    }
+    // of the changes that go and come, those that have not found their opposite
+    let mut left: HashMap<cdc_core::Row, Vec<TargetChange>, foldhash::fast::FixedState> =
+        HashMap::with_capacity_and_hasher(changes.len(), foldhash::fast::FixedState::default());
+    for change in changes {
+        let same = left.entry(change.key.clone()).or_default();
+        match same.last() {
+            Some(last) if last.op != change.op => drop(same.pop()),
+            _ => same.push(change),
+        }
+    }
+    let mut net: Vec<TargetChange> = left.into_values().flatten().collect();
+    net.sort_unstable_by(|a, b| (a.op, a.ordinal, &a.key).cmp(&(b.op, b.ordinal, &b.key)));
+    net
 }
 
 #[cfg(test)]
@@ -91,6 +117,40 @@ mod tests {
             assert!(netted.windows(2).all(|w| w[0].op <= w[1].op), "deletes first");
             assert_eq!(apply(&netted), expected);
             assert!(netted.len() <= 3);
+        });
+    }
+
+    #[test]
+    fn rows_of_a_multiset_cancel_by_count_in_any_order() {
+        use TargetOp::{Delete, Upsert};
+        let change = |ordinal, op, value: i64| {
+            let row = Row::pack([Value::Int(value)]);
+            TargetChange { key: row.clone(), row: (op == Upsert).then_some(row), ..change(ordinal, op, 0, 0) }
+        };
+        let count = |changes: &[TargetChange]| {
+            let mut count = std::collections::BTreeMap::<Row, i64>::new();
+            for c in changes {
+                *count.entry(c.key.clone()).or_default() += if c.op == Upsert { 1 } else { -1 };
+            }
+            count.retain(|_, n| *n != 0);
+            count
+        };
+        // two of 1 come; one of 2 goes and comes and goes; 3 comes and goes; an update of 4 to 5
+        let changes = vec![
+            change(1, Upsert, 1),
+            change(2, Upsert, 1),
+            change(3, Delete, 2),
+            change(4, Upsert, 2),
+            change(5, Delete, 2),
+            change(6, Upsert, 3),
+            change(7, Delete, 3),
+        ];
+        let expected = count(&changes);
+        permute(changes, &mut |order| {
+            let netted = net_multiset(order);
+            assert!(netted.windows(2).all(|w| w[0].op <= w[1].op), "deletes first");
+            assert_eq!(netted.len(), 3);
+            assert_eq!(count(&netted), expected);
         });
     }
 

@@ -20,7 +20,10 @@
 
 mod dump;
 pub mod event;
+pub mod files;
+pub mod metadata;
 pub mod rows;
+mod source;
 pub mod table_map;
 mod versioned;
 pub mod xa;
@@ -36,13 +39,12 @@ use crate::structure::TableStructures;
 use cdc_core::event::{Op, Origin};
 use cdc_core::position::Position;
 use cdc_core::schema_change::SchemaChange;
-use cdc_core::{Error, Result, Row, TableId, TableSchema, codes};
+use cdc_core::{Diagnostic, Error, Result, Row, TableId, TableSchema, codes};
 use event::{Header, kind};
-use futures_util::StreamExt;
-use mysql_async::BinlogStream;
 use mysql_common::binlog::events::Event;
 use rows::{RowDecoder, RowsEvent};
-use std::collections::{HashMap, VecDeque};
+use source::{EventSource, Incoming, Lost};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table_map::TableMap;
@@ -133,6 +135,12 @@ pub enum LogItem {
         /// The shape after; `None` for a table dropped.
         after: Option<Arc<TableSchema>>,
     },
+    /// A table that was not captured has got the name of one that is: its structure and rows are not known.
+    /// Until [`LogReader::adopt`] nothing of it is given out.
+    Appeared {
+        /// Its name.
+        table: TableId,
+    },
     /// The transaction is complete: [`LogReader::position`] is a boundary.
     Commit {
         /// The transaction.
@@ -140,6 +148,8 @@ pub enum LogItem {
     },
     /// Nothing for us, but the position has moved (a heartbeat, a rotation).
     Moved,
+    /// The files are read to their end, with what is to be told of it. Asked again it is the same.
+    End(Option<Box<Diagnostic>>),
 }
 
 enum Mapped {
@@ -149,7 +159,19 @@ enum Mapped {
         /// Of a system-versioned table.
         of_now: Option<RowsOfNow>,
     },
+    /// Captured, in a log of the past, and nothing tells its structure.
+    Unknown(Box<Error>),
     Ignored,
+}
+
+/// What a table map of a log of the past has taught.
+enum Learning {
+    /// Nothing: its structure is known, or it is no table.
+    Known,
+    /// It is to be read again when what is pending has been given out.
+    Later,
+    /// It does not tell.
+    Refused(Box<Error>),
 }
 
 struct CachedMap {
@@ -180,7 +202,7 @@ struct Transaction {
 /// The log of a server, from a position on.
 pub struct LogReader {
     config: Config,
-    stream: Option<BinlogStream>,
+    stream: Option<EventSource>,
     structures: TableStructures,
     gtids: GtidSet,
     /// Where the connection stands, transactions not captured or not complete too.
@@ -202,6 +224,9 @@ pub struct LogReader {
     read: GtidSet,
     /// XA transactions that are prepared and not ended.
     branches: Branches,
+    /// Tables that came in later than the position: what these transactions did to them is passed over, their
+    /// structure is of behind it. `None`: it is not known yet up to where.
+    ahead: BTreeMap<TableId, Option<GtidSet>>,
     /// The rows of an XA COMMIT are read again.
     again: Option<Box<LogReader>>,
     /// The branch that goes with the commit that is pending.
@@ -226,8 +251,18 @@ pub struct LogReader {
     came: bool,
     /// This connection has sent its format description.
     described: bool,
+    /// A file of the log has begun on this connection.
+    in_sequence: bool,
+    /// The GTIDs are those of the log itself, from a file's beginning on.
+    by_log: bool,
     /// The conversion tables of all structures' character sets are there.
     charsets_ensured: bool,
+    /// In a log of the past: the structures of now, see [`metadata`].
+    present: Option<Arc<TableStructures>>,
+    /// The set in which a table map names members, to be asked for.
+    members_in: Option<&'static str>,
+    /// A table map that is read when what it has taught has been given out, and its sets' tables are there.
+    deferred: Option<Vec<u8>>,
     /// They are being asked for.
     asking_charsets: Option<tokio::task::JoinHandle<Result<()>>>,
 }
@@ -305,9 +340,65 @@ impl LogReader {
         self
     }
 
+    /// The same reader, with these tables that come in later than the position.
+    pub fn with_ahead(mut self, ahead: impl IntoIterator<Item = (TableId, Option<GtidSet>)>) -> LogReader {
+        self.ahead = ahead.into_iter().collect();
+        self
+    }
+
+    /// The tables that came in later than the position, each with the transactions that are passed over for it.
+    pub fn ahead(&self) -> &BTreeMap<TableId, Option<GtidSet>> {
+        &self.ahead
+    }
+
+    /// Takes a table in whose structure is the one in force behind these transactions: what they did to it is passed
+    /// over, on the way there.
+    pub fn adopt(&mut self, definition: ddl::Definition, gtids: GtidSet) -> Arc<TableSchema> {
+        let schema = self.structures.insert_definition(definition);
+        // Held rows, and counts of rows, are without the new table's.
+        for branch in self.branches.0.values_mut() {
+            branch.rows = u64::MAX;
+            branch.held = None;
+        }
+        let behind = !self.gtids.contains_set(&gtids);
+        if behind {
+            self.ahead.insert(schema.id.clone(), Some(gtids));
+        } else {
+            self.ahead.remove(&schema.id);
+        }
+        self.maps.clear();
+        self.charsets_ensured = false;
+        schema
+    }
+
+    /// Takes note that a table will be adopted.
+    pub fn expect(&mut self, table: TableId) {
+        self.ahead.insert(table, None);
+        self.maps.clear();
+    }
+
+    /// The table is not captured any more, or is not there.
+    pub fn forget(&mut self, table: &TableId) {
+        self.ahead.remove(table);
+        self.structures.forget([table]);
+        self.maps.clear();
+    }
+
     /// The XA transactions that are open at the position.
     pub fn branches(&self) -> &Branches {
         &self.branches
+    }
+
+    /// The same reader, of a log of the past: structures are those that the log tells; `present` are those of now, see
+    /// [`metadata`].
+    pub fn learning(mut self, present: Arc<TableStructures>) -> LogReader {
+        self.present = Some(present);
+        self
+    }
+
+    /// The structures of now, if the log is of the past.
+    pub fn present(&self) -> Option<&Arc<TableStructures>> {
+        self.present.as_ref()
     }
 
     /// What is still passed over, if anything is.
@@ -331,6 +422,7 @@ impl LogReader {
             read_from: None,
             read: GtidSet::new(),
             branches: Branches::default(),
+            ahead: BTreeMap::new(),
             again: None,
             resolved: None,
             only: None,
@@ -345,7 +437,12 @@ impl LogReader {
             asked: Instant::now(),
             came: false,
             described: false,
+            in_sequence: false,
+            by_log: false,
             charsets_ensured: false,
+            present: None,
+            members_in: None,
+            deferred: None,
             asking_charsets: None,
         }
     }
@@ -396,6 +493,7 @@ impl LogReader {
         self.resolved = None;
         self.maps.clear();
         self.pending.clear();
+        self.deferred = None;
         self.payload_left = 0;
         self.rows_to_skip = self.rows_given;
     }
@@ -407,6 +505,17 @@ impl LogReader {
     /// `LOG_PURGED`, `SERVER_CHANGED`, `GRANT_MISSING`; transient ones of the connection.
     pub async fn ensure_connected(&mut self) -> Result<()> {
         if self.stream.is_some() {
+            return Ok(());
+        }
+        if let Some(named) = &self.config.files {
+            let (log, server) = files::FileLog::open(named, &self.point.file)?;
+            if !self.gtids.is_empty() {
+                // files are read from their beginning, in front of the position
+                self.read_from.get_or_insert_default();
+            }
+            self.server = Some(server);
+            self.stream = Some(EventSource::Files(log));
+            self.described = true;
             return Ok(());
         }
         let from = self.read_from.as_ref().unwrap_or(&self.gtids);
@@ -430,7 +539,7 @@ impl LogReader {
             self.boundary = LogPoint::default();
         }
         self.server = Some(opened.server);
-        self.stream = Some(opened.stream);
+        self.stream = Some(EventSource::Network(Box::new(opened.stream)));
         self.described = false;
         self.heard = Instant::now();
         Ok(())
@@ -466,6 +575,10 @@ impl LogReader {
                 continue;
             }
             self.ensure_charsets().await?;
+            if let Some(body) = self.deferred.take() {
+                self.handle_table_map(&body)?;
+                continue;
+            }
             self.ensure_connected().await?;
             let Some(stream) = self.stream.as_mut() else { continue };
             // a caller that was away for a while has not listened meanwhile
@@ -475,18 +588,42 @@ impl LogReader {
                 self.came = false;
             }
             self.asked = now;
-            let event = match tokio::time::timeout_at((self.heard + SILENCE).into(), stream.next()).await {
-                Err(_) => {
-                    return Err(Error::transient(
-                        codes::SERVER_LOST,
-                        format!("the server has sent no event and no heartbeat for {SILENCE:?}"),
-                    ));
+            let next = stream.next();
+            let incoming = match self.config.files {
+                Some(_) => next.await,
+                None => match tokio::time::timeout_at((self.heard + SILENCE).into(), next).await {
+                    Ok(incoming) => incoming,
+                    Err(_) => {
+                        return Err(Error::transient(
+                            codes::SERVER_LOST,
+                            format!("the server has sent no event and no heartbeat for {SILENCE:?}"),
+                        ));
+                    }
+                },
+            };
+            let event = match incoming {
+                Ok(Incoming::Event(event)) => event,
+                Ok(Incoming::File { name, server }) => {
+                    self.point = LogPoint::new(name, 4);
+                    if let Some(known) = &mut self.server {
+                        // the server may have been upgraded in between
+                        *known = Server { id: known.id.clone(), ..server };
+                    }
+                    if self.at_boundary() {
+                        self.pending.push_back(LogItem::Moved);
+                    }
+                    continue;
                 }
-                Ok(None) => {
+                Ok(Incoming::End(notice)) => return Ok(LogItem::End(notice)),
+                Err(Lost::Ended) => {
                     return Err(Error::transient(codes::SERVER_LOST, "the server has ended the log stream"));
                 }
-                Ok(Some(Err(error))) => return Err(self.stream_error(error)),
-                Ok(Some(Ok(event))) => event,
+                Err(Lost::Connection(error)) => return Err(self.stream_error(error)),
+                Err(Lost::Torn(what)) => {
+                    self.stream = None;
+                    return Err(self.corrupt(what));
+                }
+                Err(Lost::Failed(error)) => return Err(error),
             };
             self.events += 1;
             self.came = true;
@@ -500,9 +637,12 @@ impl LogReader {
         if self.charsets_ensured {
             return Ok(());
         }
-        if !charsets::missing(self.structures.tables()).is_empty() {
+        let members_in = self.members_in.map(metadata::table_of_charset);
+        let tables = || self.structures.tables().chain(&members_in);
+        // no server is asked for those of files: then a table that needs one is refused
+        if self.config.files.is_none() && !charsets::missing(tables()).is_empty() {
             let asking = self.asking_charsets.get_or_insert_with(|| {
-                let (config, tables) = (self.config.clone(), self.structures.tables().cloned().collect());
+                let (config, tables) = (self.config.clone(), tables().cloned().collect());
                 tokio::spawn(load_charsets(config, tables))
             });
             let asked = asking.await;
@@ -523,7 +663,8 @@ impl LogReader {
                 self.again = None;
                 self.commit()?;
             }
-            LogItem::Commit { .. } | LogItem::Moved | LogItem::Schema { .. } => {}
+            LogItem::Commit { .. } | LogItem::Moved | LogItem::Schema { .. } | LogItem::Appeared { .. } => {}
+            LogItem::End(_) => return Err(self.corrupt("the files do not hold the rows of an XA transaction")),
         }
         Ok(())
     }
@@ -555,6 +696,11 @@ impl LogReader {
             }
             LogItem::Commit { gtid } => {
                 self.gtids.insert(gtid);
+                if !self.ahead.is_empty() {
+                    let reached = |set: &Option<GtidSet>| set.as_ref().is_some_and(|s| self.gtids.contains_set(s));
+                    self.ahead.retain(|_, set| !reached(set));
+                    self.maps.clear();
+                }
                 if let Some(resolved) = self.resolved.take() {
                     self.branches.0.remove(&resolved);
                 }
@@ -565,6 +711,8 @@ impl LogReader {
             // a stream begins at the beginning of a file, in front of what was given out
             LogItem::Moved if self.point.has_reached(&self.boundary) => self.boundary = self.point.clone(),
             LogItem::Moved => {}
+            LogItem::Appeared { .. } => self.inside = true,
+            LogItem::End(_) => {}
             LogItem::Schema { .. } => self.inside = true,
         }
         Some(item)
@@ -626,6 +774,8 @@ impl LogReader {
         }
         let body = event.data();
         match header.kind {
+            // the next file says itself that it begins
+            kind::ROTATE if self.config.files.is_some() => {}
             kind::ROTATE => {
                 // The first event of a stream is made up by the server, in front of the format description that
                 // tells the library of checksums: its checksum is still part of the body.
@@ -657,15 +807,12 @@ impl LogReader {
                 }
             }
             kind::PREVIOUS_GTIDS => {
-                // for starts by file: what came before this file
-                if self.skip_until.is_some() && self.gtids.is_empty() {
-                    self.gtids = event::previous_gtids(body).map_err(|w| self.corrupt(w))?;
-                }
+                let before = event::previous_gtids(body).map_err(|w| self.corrupt(w))?;
+                self.follows(before)?;
             }
             kind::GTID_LIST => {
-                if self.skip_until.is_some() && self.gtids.is_empty() {
-                    self.gtids = event::gtid_list(body).map_err(|w| self.corrupt(w))?;
-                }
+                let before = event::gtid_list(body).map_err(|w| self.corrupt(w))?;
+                self.follows(before)?;
             }
             kind::ANONYMOUS_GTID => {
                 return Err(Error::definite(codes::SETTING_WRONG, "the log holds a transaction without a GTID")
@@ -748,6 +895,38 @@ impl LogReader {
         Ok(())
     }
 
+    /// A file begins, behind these transactions.
+    fn follows(&mut self, before: GtidSet) -> Result<()> {
+        let is_first = !std::mem::replace(&mut self.in_sequence, true);
+        // for starts by file: what came before this file
+        if self.skip_until.is_some() && self.gtids.is_empty() && (is_first || self.config.files.is_none()) {
+            self.gtids = before;
+            self.by_log = true;
+            return Ok(());
+        }
+        if self.config.files.is_none() || self.only.is_some() {
+            return Ok(());
+        }
+        let missing = before.minus(&self.gtids);
+        if !missing.is_empty() {
+            return Err(Error::definite(
+                codes::LOG_PURGED,
+                format!("transactions in front of log file \"{}\" are in no file: {missing}", self.point.file),
+            )
+            .note(format!("we stand at {}", self.position()))
+            .help("name all files of the log, from the start on; a file between is missing, or is of another server"));
+        }
+        let more = self.gtids.minus(&before);
+        if self.by_log && !more.is_empty() {
+            return Err(Error::definite(
+                codes::SERVER_CHANGED,
+                format!("log file \"{}\" does not come behind transactions of the file before it: {more}", self.point.file),
+            )
+            .help("name the files of one server"));
+        }
+        Ok(())
+    }
+
     /// A transaction begins with this event.
     fn begin(&mut self, header: &Header, gtid: Gtid, micros: Option<i64>) -> Result<()> {
         if let Some(open) = &self.transaction {
@@ -809,9 +988,11 @@ impl LogReader {
         let (gtid, rows) = (transaction.gtid.clone(), transaction.rows);
         if !one_phase && self.only.is_none() {
             // of one that is passed over nothing was decoded: how much it holds is not known
-            let rows = if passed { u64::MAX } else { rows };
+            // So it is while what it did to a table that came in later was passed over.
+            let unknown = passed || !self.ahead.is_empty();
+            let rows = if unknown { u64::MAX } else { rows };
             let name = collected.branch.clone();
-            let held = collected.into_items().filter(|_| !passed);
+            let held = collected.into_items().filter(|_| !unknown);
             self.branches.prepare(name, &gtid, &self.read, rows, held);
             return self.commit();
         }
@@ -874,7 +1055,8 @@ impl LogReader {
         };
         let position = Position {
             gtids: from.to_string().into(),
-            file: self.point.file.clone(),
+            // of files it may be in any
+            file: if self.config.files.is_some() { "".into() } else { self.point.file.clone() },
             offset: 4,
             rows: 0,
         };
@@ -1014,12 +1196,21 @@ impl LogReader {
     }
 
     fn captured(&self, table: &TableId) -> bool {
-        is_user_database(&table.database) && self.config.tables.contains(table)
+        is_user_database(&table.database) && self.config.tables.contains(table) && !self.is_behind(table)
+    }
+
+    /// Does the table's structure come from behind this transaction?
+    fn is_behind(&self, table: &TableId) -> bool {
+        match self.ahead.get(table) {
+            None => false,
+            Some(None) => true,
+            Some(Some(gtids)) => self.transaction.as_ref().is_some_and(|t| gtids.contains(&t.gtid)),
+        }
     }
 
     fn statement(&mut self, query: &event::Query<'_>) -> Result<()> {
         if self.skipping() {
-            // Before the start. The structures are the present ones, which have seen it.
+            // Before the start: no structure is known that it could change, or they are present ones, which have seen it.
             return Ok(());
         }
         let Some(server) = self.server.as_ref().map(Server::context) else { return Ok(()) };
@@ -1039,11 +1230,13 @@ impl LogReader {
                     changes.retain(|change| matches!(change, SchemaChange::DropTable { .. }));
                     facts.clear();
                 }
+                facts.retain(|fact| fact.table().is_none_or(|table| !self.is_behind(table)));
                 self.schema_changes(query, changes)?;
                 self.structures.learn(&facts);
                 Ok(())
             }
-            ddl::Outcome::NoEffect { facts, .. } => {
+            ddl::Outcome::NoEffect { mut facts, .. } => {
+                facts.retain(|fact| fact.table().is_none_or(|table| !self.is_behind(table)));
                 self.structures.learn(&facts);
                 Ok(())
             }
@@ -1056,6 +1249,15 @@ impl LogReader {
                         .note(format!("the statement: {}", quote(query.text)))
                         .help("SET PERSIST binlog_format = ROW, also in every session that sets its own; then copy the tables anew"));
                 }
+                Ok(())
+            }
+            // what an unknown table is behind it, its next table map tells
+            ddl::Outcome::NotUnderstood { tables, .. }
+                if self.present.is_some()
+                    && !tables.is_empty()
+                    && tables.iter().all(|t| self.structures.get(t).is_none()) =>
+            {
+                self.structures.forget(&tables);
                 Ok(())
             }
             ddl::Outcome::NotUnderstood { diagnostic, tables } => {
@@ -1078,6 +1280,7 @@ impl LogReader {
         transaction.altered = true;
         let (mark, origin) = (transaction.mark.clone(), transaction.origin.clone());
         let mut groups: Vec<(TableId, Vec<SchemaChange>)> = Vec::new();
+        let mut appeared: Vec<TableId> = Vec::new();
         for change in changes {
             let table = change.table().clone();
             let target = match &change {
@@ -1086,14 +1289,11 @@ impl LogReader {
             };
             let from_captured = self.captured(&table);
             let to_captured = target.as_ref().is_some_and(|t| self.captured(t));
-            if !from_captured && to_captured {
-                return Err(Error::definite(
-                    codes::DDL_UNSUPPORTED,
-                    format!("table \"{table}\", which is not captured, was renamed into the captured tables"),
-                )
-                .note(self.here())
-                .note(format!("the statement: {}", query.text))
-                .help("its rows are not known: copy the tables anew"));
+            // of files there is no other word than the table's next map
+            if let (false, true, Some(table), None) =
+                (from_captured, to_captured, &target, &self.config.files)
+            {
+                appeared.push(table.clone());
             }
             if !from_captured {
                 continue;
@@ -1103,16 +1303,14 @@ impl LogReader {
                 SchemaChange::RenameTable { table, .. } if !to_captured => SchemaChange::DropTable { table },
                 other => other,
             };
-            if let SchemaChange::ResnapshotTable { reason, .. } = &change {
+            if let (SchemaChange::ResnapshotTable { reason, .. }, true) = (&change, self.config.files.is_some()) {
                 return Err(Error::definite(
                     codes::DDL_UNSUPPORTED,
                     format!("rows of \"{table}\" changed without row events: {reason}"),
                 )
                 .note(self.here())
                 .note(format!("the statement: {}", query.text))
-                .help(
-                    "copy the table anew: stop, remove the state folder and the target's tables, start again",
-                ));
+                .help("files do not tell what the rows are from then on: read from the server"));
             }
             match groups.iter_mut().find(|(t, _)| *t == table) {
                 Some((_, group)) => group.push(change),
@@ -1121,6 +1319,18 @@ impl LogReader {
         }
         for (table, changes) in groups {
             let before = self.structures.get(&table).cloned();
+            if let (None, Some(present)) = (&before, &self.present)
+                && !changes.iter().any(|c| matches!(c, SchemaChange::CreateTable { .. }))
+            {
+                // whoever follows may have rows of before the start
+                if let Some((changes, before, after)) = metadata::loss(&changes, present) {
+                    let (mark, origin) = (mark.clone(), origin.clone());
+                    let statement = query.text.into();
+                    let before = Some(before);
+                    self.pending.push_back(LogItem::Schema { mark, origin, statement, changes, before, after });
+                }
+                continue;
+            }
             self.structures
                 .apply(&changes)
                 .map_err(|e| e.note(self.here()).note(format!("the statement: {}", query.text)))?;
@@ -1142,6 +1352,10 @@ impl LogReader {
                 after,
             });
         }
+        for table in appeared {
+            self.expect(table.clone());
+            self.pending.push_back(LogItem::Appeared { table });
+        }
         self.maps.clear();
         self.charsets_ensured = false;
         Ok(())
@@ -1153,13 +1367,29 @@ impl LogReader {
             return Ok(());
         }
         let id = event::table_map_id(body).map_err(|w| self.corrupt(w))?;
-        if self.maps.get(&id).is_some_and(|c| c.body == body) {
+        if self.ahead.is_empty() && self.maps.get(&id).is_some_and(|c| c.body == body) {
             return Ok(());
         }
         // names first: a table that is not captured may have types that are not known
         let (_, database, name) = TableMap::parse_names(body).map_err(|e| e.note(self.here()))?;
         let table = TableId::new(database, name);
-        let mapped = if self.captured(&table) && !self.structures.is_sequence(&table) {
+        let captured = self.captured(&table);
+        if captured && self.present.is_some() {
+            match self.learn(&table, body)? {
+                Learning::Known => {}
+                Learning::Later => {
+                    self.deferred = Some(body.to_vec());
+                    self.charsets_ensured = false;
+                    return Ok(());
+                }
+                Learning::Refused(error) => {
+                    let mapped = Mapped::Unknown(error);
+                    self.maps.insert(id, CachedMap { body: body.to_vec(), mapped });
+                    return Ok(());
+                }
+            }
+        }
+        let mapped = if captured && !self.structures.is_sequence(&table) {
             let Some(schema) = self.structures.get(&table).cloned() else {
                 return Err(Error::definite(
                     codes::STRUCTURE_UNKNOWN,
@@ -1184,6 +1414,78 @@ impl LogReader {
         Ok(())
     }
 
+    /// Of a log of the past: takes a structure from the table map, if it is not the one that is known.
+    fn learn(&mut self, table: &TableId, body: &[u8]) -> Result<Learning> {
+        let (Some(present), Some(server)) = (self.present.clone(), self.server.as_ref()) else {
+            return Ok(Learning::Known);
+        };
+        let map = TableMap::parse(body).map_err(|e| e.note(self.here()))?;
+        if server.is_mariadb()
+            && let Some(is) = metadata::is_sequence(&map)
+        {
+            if is != self.structures.is_sequence(table) {
+                self.structures.set_sequence(table.clone(), is);
+            }
+            if is {
+                return Ok(Learning::Known);
+            }
+        }
+        if self.structures.is_sequence(table) {
+            return Ok(Learning::Known);
+        }
+        let known = self.structures.get(table).cloned();
+        let mut differs = None;
+        if let Some(known) = &known {
+            let stored = self.structures.versioning(table).and_then(|v| versioned::as_stored(known, v));
+            match map.check(stored.as_ref().map_or(known, |(stored, _)| stored)) {
+                Ok(()) => return Ok(Learning::Known),
+                Err(error) => differs = Some(error),
+            }
+        }
+        let metadata::Learned { schema, versioning } =
+            match metadata::structure(&map, server.flavor, &present) {
+                Ok(learned) => learned,
+                Err(metadata::Missing::Conversion { charset, .. }) if self.members_in != Some(charset) => {
+                    self.members_in = Some(charset);
+                    return Ok(Learning::Later);
+                }
+                Err(missing) => {
+                    let error = differs.unwrap_or_else(|| metadata::unknown(table, &missing));
+                    return Ok(Learning::Refused(Box::new(error.note(self.here()))));
+                }
+            };
+        let Some(transaction) = &self.transaction else {
+            return Err(self.corrupt("a table map outside a transaction"));
+        };
+        let (mark, origin) = (transaction.mark.clone(), transaction.origin.clone());
+        let schema = match &known {
+            Some(known) => metadata::with_known(schema, known),
+            None => schema,
+        };
+        let told = known.as_ref().map(|known| metadata::difference(known, &schema));
+        let after = self.structures.insert_definition(ddl::Definition {
+            schema,
+            indexes: None,
+            versioning,
+            history: None,
+            period: None,
+        });
+        // under other numbers, of before
+        self.maps.retain(|_, cached| match &cached.mapped {
+            Mapped::Captured { schema, .. } => schema.id != *table,
+            _ => true,
+        });
+        self.pending.push_back(LogItem::Schema {
+            mark,
+            origin,
+            statement: format!("the log's metadata of table {table}").into(),
+            changes: told.unwrap_or_else(|| vec![SchemaChange::CreateTable { schema: after.clone() }]),
+            before: known,
+            after: Some(after),
+        });
+        Ok(Learning::Later)
+    }
+
     fn handle_rows(&mut self, kind: u8, body: &[u8]) -> Result<()> {
         if self.skipping() {
             return Ok(());
@@ -1199,8 +1501,15 @@ impl LogReader {
             }
             return Err(self.corrupt("row changes of a table that no table map announced"));
         };
-        let Mapped::Captured { schema, decoder, of_now } = &cached.mapped else { return Ok(()) };
-        if !event.has_all_columns() {
+        let (schema, decoder, of_now) = match &cached.mapped {
+            Mapped::Captured { schema, decoder, of_now } => (schema, decoder, of_now),
+            Mapped::Unknown(error) => return Err(Error::clone(error)),
+            Mapped::Ignored => return Ok(()),
+        };
+        let leaves_out_generated = self.server.as_ref().is_some_and(Server::leaves_out_generated);
+        if !decoder.gives_whole_rows(&event)
+            && !(leaves_out_generated && event.lacks_only_generated(decoder.schema()))
+        {
             return Err(Error::definite(
                 codes::PARTIAL_IMAGE,
                 format!("the log holds row images of \"{}\" without all columns", schema.id),

@@ -12,26 +12,36 @@
 //! *Loss of a connection.* The log reader goes on from its position; a chunk is read again from its
 //! announcement on; both with back-off, each told by a [`CaptureItem::Notice`].
 
+mod adopt;
+mod exact;
+
 use crate::binlog::rows::KeyExtractor;
+use crate::binlog::files;
 use crate::binlog::xa::{self, Branches};
 use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil, is_user_database};
 use crate::config::{Config, StartMode};
 use crate::conn::{connect, query_error, query_value, server_code};
 use crate::gtid::{Gtid, GtidSet};
-use crate::server::Server;
+use crate::server::{Flavor, Server};
 use crate::snapshot::chunk::{self, ChunkError, ChunkJob, ChunkKey, ChunkRows, KeyRange};
-use crate::snapshot::reconcile::{ChunkNumber, Mended, NotYet, Reconciler, RowEvent, TableNumber};
+use crate::snapshot::reconcile::{
+    ChunkNumber, Mended, NotYet, Reconciler, RowEvent, TableNumber, TransactionSet,
+};
 use crate::snapshot::splitter::{self, Split, SplitJob};
 use crate::snapshot::watermark::{self, Mark, Watermark};
 use crate::structure::TableStructures;
 use crate::{charsets, ddl, preflight};
 use cdc_core::event::{Op, Origin};
+use cdc_core::plan::pattern::TableSet;
 use cdc_core::position::Position;
 use cdc_core::schema::same_name;
 use cdc_core::schema_change::SchemaChange;
-use cdc_core::{Charset, Diagnostic, Error, Result, Row, TableId, TableSchema, codes};
+use cdc_core::zero_dates::DateView;
+use cdc_core::{Charset, Diagnostic, Error, Result, Row, RowBuilder, TableId, TableSchema, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use adopt::{Adoption, moved_while_copying};
+use exact::{Exact, State, Told, Verdict};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -79,8 +89,15 @@ pub enum CaptureItem {
     TableWhole(TableId),
     /// Something to be told to the user; the stream goes on.
     Notice(Diagnostic),
-    /// Nothing follows (start mode `snapshot`).
+    /// Nothing follows (start mode `snapshot`; a log in files).
     End,
+}
+
+impl Table {
+    /// Is it an exact copy?
+    fn is_whole(&self) -> bool {
+        self.copying.is_none() && self.exact.is_none()
+    }
 }
 
 /// What a restart goes on from.
@@ -103,6 +120,16 @@ pub struct CaptureState {
     /// XA transactions that are prepared and not ended.
     #[serde(default)]
     pub branches: Branches,
+    /// The log is of the past, and these were the structures of now: see [`crate::binlog::metadata`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub present: Option<Arc<TableStructures>>,
+    /// The source's `tables`, as they were; empty if not known.
+    #[serde(default)]
+    pub patterns: Vec<String>,
+    /// Tables that come in later than the position, each with the transactions that are passed over for it; `None`:
+    /// not known yet.
+    #[serde(default)]
+    pub ahead: Vec<(TableId, Option<GtidSet>)>,
 }
 
 /// How far a table has been copied.
@@ -122,6 +149,9 @@ pub struct CopyState {
     pub rows: u64,
     /// Chunks finished so far.
     pub chunks: u64,
+    /// It has no key: its copy is begun anew.
+    #[serde(default)]
+    pub exact: bool,
 }
 
 /// Where a table stands, for people.
@@ -159,8 +189,10 @@ struct Copying {
 
 struct Table {
     number: TableNumber,
-    /// `None`: whole.
+    /// Being copied in chunks.
     copying: Option<Copying>,
+    /// Being copied in one pass, for want of a key.
+    exact: Option<Exact>,
     rows: u64,
     chunks: u64,
     estimate: u64,
@@ -187,6 +219,14 @@ enum Message {
         result: std::result::Result<ChunkRows, ChunkError>,
         conn: Option<Conn>,
     },
+    /// Of a table without a key.
+    Exact {
+        table: TableId,
+        generation: u64,
+        told: Told,
+    },
+    /// A table's own start was found.
+    Adopted(Result<Adoption>),
 }
 
 struct ReadChunk {
@@ -207,6 +247,8 @@ const MOVED_LIMIT: u32 = 20;
 /// A source.
 pub struct Capture {
     config: Config,
+    /// What is given out passes through it, last of all.
+    dates: DateView,
     server: Server,
     log: LogReader,
     tables: BTreeMap<TableId, Table>,
@@ -228,6 +270,12 @@ pub struct Capture {
     touched_limit: usize,
     /// After a lost connection: when the log is asked for again.
     retry_at: Option<Instant>,
+    /// Tables that come in at the next boundary.
+    adopted: Vec<Adoption>,
+    /// Everything that was given out or passed over before the start, and P0 of tables that came in later.
+    base: Watermark,
+    /// A table without a key whose changes that waited are being given out.
+    draining: Option<TableId>,
 }
 
 struct Backoff {
@@ -251,7 +299,7 @@ impl Backoff {
 /// The tables of a server that a source captures, and what is to be told about them.
 #[derive(Debug, Clone, Default)]
 pub struct Discovery {
-    /// By name.
+    /// By name, as flows and targets see them.
     pub tables: Vec<Arc<TableSchema>>,
     /// Warnings.
     pub notices: Vec<Diagnostic>,
@@ -263,22 +311,7 @@ pub struct Discovery {
 /// `NO_TABLES`, `NO_KEY`, `GRANT_MISSING`, `TYPE_UNSUPPORTED`; those of the connection.
 pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructures, Discovery)> {
     let doing = "looking for tables";
-    let rows: Vec<(Vec<u8>, Vec<u8>, String)> = conn
-        .query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES \
-             WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') ORDER BY TABLE_SCHEMA, TABLE_NAME",
-        )
-        .await
-        .map_err(|e| query_error(e, doing))?;
-    let named = |(database, table, ty): &(Vec<u8>, Vec<u8>, String)| {
-        (TableId::new(String::from_utf8_lossy(database), String::from_utf8_lossy(table)), ty == "SEQUENCE")
-    };
-    let (sequences, all): (Vec<_>, Vec<_>) = rows
-        .iter()
-        .map(named)
-        .filter(|(id, _)| is_user_database(&id.database))
-        .partition(|(_, is_sequence)| *is_sequence);
-    let all: Vec<TableId> = all.into_iter().map(|(id, _)| id).collect();
+    let (sequences, all) = list_tables(conn).await?;
     let mut discovery = Discovery::default();
     for pattern in config.tables.unmatched(&all) {
         discovery.notices.push(
@@ -316,20 +349,54 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         structures.set_database(text(&database), Charset::new(text(&charset), text(&collation)));
     }
-    for (sequence, _) in sequences {
+    for sequence in sequences {
         structures.set_sequence(sequence, true);
     }
     for table in captured {
         let Some(definition) = structure_of(conn, &table, &context, &structures).await? else { continue };
-        if definition.schema.key().is_none() {
-            return Err(Error::definite(codes::NO_KEY, format!("table \"{table}\" has no primary key and no unique key over columns that are not null"))
-                .note("a table without a key is a multiset, which this version does not copy")
-                .help(format!("ALTER TABLE {table} ADD COLUMN id BIGINT AUTO_INCREMENT PRIMARY KEY; or leave it out: tables = [.., \"!{table}\"]; a flow's `key` cannot replace it yet")));
-        }
-        discovery.tables.push(structures.insert_definition(definition));
+        discovery.tables.push(config.zero_dates.schema(&structures.insert_definition(definition)));
     }
     charsets::ensure(conn, structures.tables()).await?;
     Ok((structures, discovery))
+}
+
+/// The sequences and the tables that the account sees, by name.
+async fn list_tables(conn: &mut Conn) -> Result<(Vec<TableId>, Vec<TableId>)> {
+    let rows: Vec<(Vec<u8>, Vec<u8>, String)> = conn
+        .query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES \
+             WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') ORDER BY TABLE_SCHEMA, TABLE_NAME",
+        )
+        .await
+        .map_err(|e| query_error(e, "looking for tables"))?;
+    let (mut sequences, mut tables) = (Vec::new(), Vec::new());
+    for (database, table, ty) in rows {
+        let id = TableId::new(String::from_utf8_lossy(&database), String::from_utf8_lossy(&table));
+        if is_user_database(&id.database) {
+            if ty == "SEQUENCE" { &mut sequences } else { &mut tables }.push(id);
+        }
+    }
+    Ok((sequences, tables))
+}
+
+/// What is known at a start in the past.
+struct Past {
+    /// The structures at the start.
+    known: TableStructures,
+    /// Those of now.
+    present: Arc<TableStructures>,
+}
+
+impl Past {
+    fn of(&self, log: LogReader) -> LogReader {
+        log.learning(self.present.clone())
+    }
+}
+
+/// As [`discover`], for a start in the past: no table's structure is known there.
+async fn discover_past(conn: &mut Conn, config: &Config) -> Result<(Past, Discovery)> {
+    let (present, discovery) = discover(conn, config).await?;
+    Ok((Past { known: present.without_tables(), present: Arc::new(present) }, discovery))
 }
 
 /// The present structure of a table; `None` if it is gone.
@@ -380,6 +447,9 @@ impl Capture {
     /// # Errors
     /// Those of [`Capture::start`].
     pub async fn start_telling(config: Config, tell: &(dyn Fn(Diagnostic) + Sync)) -> Result<Capture> {
+        if config.files.is_some() {
+            return Capture::of_files(config, None);
+        }
         let mut conn = connect(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
         preflight::ensure(&checks)?;
@@ -390,23 +460,23 @@ impl Capture {
             }
             StartMode::Earliest => {
                 let first = LogPoint::new(oldest_log(&mut conn).await?, 4);
-                let (structures, discovery) = discover(&mut conn, &config).await?;
-                (LogReader::from_file(config.clone(), first, structures), discovery)
+                let (past, discovery) = discover_past(&mut conn, &config).await?;
+                (past.of(LogReader::from_file(config.clone(), first, past.known.clone())), discovery)
             }
             StartMode::Timestamp(micros) => {
                 let first = oldest_log(&mut conn).await?;
-                let (structures, discovery) = discover(&mut conn, &config).await?;
-                (LogReader::from_time(config.clone(), &first, *micros, structures), discovery)
+                let (past, discovery) = discover_past(&mut conn, &config).await?;
+                (past.of(LogReader::from_time(config.clone(), &first, *micros, past.known.clone())), discovery)
             }
             StartMode::File(file, offset) => {
-                let (structures, discovery) = discover(&mut conn, &config).await?;
+                let (past, discovery) = discover_past(&mut conn, &config).await?;
                 let point = LogPoint::new(file.as_str(), *offset);
-                (LogReader::from_file(config.clone(), point, structures), discovery)
+                (past.of(LogReader::from_file(config.clone(), point, past.known.clone())), discovery)
             }
             StartMode::Gtids(set) => {
                 let position = Position { gtids: set.to_string().into(), ..Position::default() };
-                let (structures, discovery) = discover(&mut conn, &config).await?;
-                (LogReader::new(config.clone(), &position, structures)?, discovery)
+                let (past, discovery) = discover_past(&mut conn, &config).await?;
+                (past.of(LogReader::new(config.clone(), &position, past.known.clone())?), discovery)
             }
         };
         let copying = if copy {
@@ -428,6 +498,11 @@ impl Capture {
     /// # Errors
     /// `LOG_PURGED`, `SERVER_CHANGED`; what preflight finds.
     pub async fn resume(config: Config, state: &CaptureState) -> Result<Capture> {
+        if config.files.is_some() {
+            return Capture::of_files(config, Some(state));
+        }
+        // what has no name in the patterns any more is let go; what has got one is taken in
+        let known = TableSet::parse(&state.patterns).ok();
         let mut conn = connect(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
         preflight::ensure(&checks)?;
@@ -435,19 +510,81 @@ impl Capture {
             // low watermarks are points of one server's log
             return Err(moved_while_copying(&server.id, &state.server_uuid));
         }
-        let log = LogReader::resume_skipping(
-            config.clone(),
-            &state.position,
-            state.structures.clone(),
-            state.skip.clone(),
-        )?
-        .with_branches(state.branches.clone());
+        let mut structures = state.structures.clone();
+        let gone: Vec<TableId> =
+            structures.tables().map(|t| t.id.clone()).filter(|id| !config.tables.contains(id)).collect();
+        structures.forget(&gone);
+        let mut fresh: BTreeSet<TableId> = state
+            .ahead
+            .iter()
+            .filter(|(id, gtids)| gtids.is_none() && config.tables.contains(id))
+            .map(|(id, _)| id.clone())
+            .collect();
+        if let Some(known) = known
+            && known != config.tables
+        {
+            let (_, all) = list_tables(&mut conn).await?;
+            fresh.extend(all.into_iter().filter(|id| {
+                config.tables.contains(id) && !known.contains(id) && structures.get(id).is_none()
+            }));
+        }
+        let ahead = state.ahead.iter().filter(|(id, _)| config.tables.contains(id)).cloned();
+        let mut log =
+            LogReader::resume_skipping(config.clone(), &state.position, structures, state.skip.clone())?
+                .with_branches(state.branches.clone())
+                .with_ahead(ahead);
+        if let Some(present) = &state.present {
+            log = log.learning(present.clone());
+        }
         let copying = state.copying.iter().map(|c| (c.table.clone(), Some(c))).collect();
         // touched is lost: all that was given out counts as forgotten
         let mut capture = Capture::assemble(config, server, log, copying)?;
+        for table in fresh {
+            capture.begin_adoption(table);
+        }
         capture.log.ensure_connected().await?;
         capture.ended = state.ended;
         Ok(capture)
+    }
+
+    /// Of a log in files: no server is asked for anything.
+    fn of_files(config: Config, state: Option<&CaptureState>) -> Result<Capture> {
+        config.ensure_files_start()?;
+        let files = config.files.as_ref().map(files::find).transpose()?.unwrap_or_default();
+        let server = files::server_of(&files)?;
+        let (log, present) = match state {
+            Some(state) => {
+                let structures = state.structures.clone();
+                let log =
+                    LogReader::resume_skipping(config.clone(), &state.position, structures, state.skip.clone())?;
+                (log.with_branches(state.branches.clone()), state.present.clone().unwrap_or_default())
+            }
+            None => {
+                let known = config.structures_of_file(&server)?;
+                let first = LogPoint::new(files.first().map_or("".into(), |f| f.name.clone()), 4);
+                let present = Arc::new(known.clone());
+                let log = match &config.start {
+                    StartMode::Timestamp(micros) => {
+                        LogReader::from_time(config.clone(), &first.file, *micros, known)
+                    }
+                    StartMode::File(file, offset) => {
+                        LogReader::from_file(config.clone(), LogPoint::new(file.as_str(), *offset), known)
+                    }
+                    StartMode::Gtids(set) => {
+                        let position = Position { gtids: set.to_string().into(), ..Position::default() };
+                        LogReader::new(config.clone(), &position, known)?
+                    }
+                    _ => LogReader::from_file(config.clone(), first, known),
+                };
+                (log, present)
+            }
+        };
+        Capture::assemble(config, server, log.learning(present), Vec::new())
+    }
+
+    /// A log in files ends; a server's does not.
+    pub fn ends_by_itself(&self) -> bool {
+        self.config.files.is_some()
     }
 
     fn assemble(
@@ -457,8 +594,16 @@ impl Capture {
         copying: Vec<(TableId, Option<&CopyState>)>,
     ) -> Result<Capture> {
         let given_out = Watermark::of_position(server.flavor, log.gtids(), log.boundary());
+        let mut base = given_out.clone();
+        if server.flavor == Flavor::MySql {
+            // of MariaDB the point of such a table's start is behind all that is passed over for it
+            for gtids in log.ahead().values().flatten() {
+                base.add_all(&Watermark::of_gtids(gtids.clone()));
+            }
+        }
         let mut capture = Capture {
-            reconciler: Reconciler::new(given_out),
+            reconciler: Reconciler::new(base.clone()),
+            dates: DateView::new(config.zero_dates),
             config,
             server,
             log,
@@ -477,6 +622,9 @@ impl Capture {
             ended: false,
             touched_limit: TOUCHED_LIMIT,
             retry_at: None,
+            adopted: Vec::new(),
+            base,
+            draining: None,
         };
         let known: Vec<Arc<TableSchema>> = capture.log.structures().tables().cloned().collect();
         for schema in known {
@@ -484,16 +632,14 @@ impl Capture {
         }
         for (id, state) in copying {
             let Some(schema) = capture.log.structures().get(&id).cloned() else { continue };
-            let key = chunk_key(&schema)?;
-            let mut copying = Copying {
-                extractor: KeyExtractor::new(&schema, &key.columns),
-                key,
-                cut_to: None,
-                cut: false,
-                open: Vec::new(),
-                wait_for: None,
-                moved_errors: 0,
-            };
+            if schema.key().is_none() {
+                let exact = Exact::new(capture.base.clone());
+                if let Some(table) = capture.tables.get_mut(&id) {
+                    table.exact = Some(exact);
+                }
+                continue;
+            }
+            let mut copying = Copying::of(&schema)?;
             let mut done = (0, 0);
             if let Some(state) = state {
                 copying.cut_to = state.cut_to.clone();
@@ -523,7 +669,66 @@ impl Capture {
         let number = self.next_number;
         self.next_number += 1;
         self.tables
-            .insert(id.clone(), Table { number, copying, rows: 0, chunks: 0, estimate: 0, row_bytes: 0 });
+            .insert(id.clone(), Table { number, copying, exact: None, rows: 0, chunks: 0, estimate: 0, row_bytes: 0 });
+    }
+
+    /// A table that is copied from its beginning, at a boundary.
+    fn take_in(&mut self, schema: &Arc<TableSchema>) -> Result<()> {
+        self.add_table(&schema.id, None);
+        self.copy_anew(&schema.id, schema)?;
+        let reason = "it came in behind the start".to_owned();
+        let changes = vec![
+            SchemaChange::CreateTable { schema: schema.clone() },
+            SchemaChange::ResnapshotTable { table: schema.id.clone(), reason },
+        ];
+        self.tell_schema(changes, None, Some(schema.clone()));
+        self.out.push_back(CaptureItem::TransactionEnd);
+        Ok(())
+    }
+
+    /// The copy of a table begins, or begins anew.
+    fn copy_anew(&mut self, id: &TableId, schema: &Arc<TableSchema>) -> Result<()> {
+        let base = self.base.clone();
+        let Some(table) = self.tables.get_mut(id) else { return Ok(()) };
+        self.reconciler.forget_table(table.number);
+        self.reading.retain(|_, t| t != id);
+        self.read.retain(|_, r| r.table != *id);
+        (table.rows, table.chunks) = (0, 0);
+        if schema.key().is_some() {
+            table.exact = None;
+            table.copying = Some(Copying::of(schema)?);
+        } else {
+            table.copying = None;
+            match &mut table.exact {
+                Some(exact) => exact.restart(),
+                None => table.exact = Some(Exact::new(base)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A change of structure that no statement of the log makes.
+    fn tell_schema(
+        &mut self,
+        changes: Vec<SchemaChange>,
+        before: Option<Arc<TableSchema>>,
+        after: Option<Arc<TableSchema>>,
+    ) {
+        let boundary = self.log.boundary();
+        let origin = Origin {
+            timestamp_micros: now_micros(),
+            gtid: "".into(),
+            file: boundary.file.clone(),
+            offset: boundary.offset,
+            snapshot: true,
+        };
+        self.out.push_back(CaptureItem::Schema {
+            origin: Arc::new(origin),
+            statement: "".into(),
+            changes,
+            before,
+            after,
+        });
     }
 
     /// No chunk is mended before the log reader has given out all of these transactions: those that a target
@@ -558,22 +763,22 @@ impl Capture {
 
     /// True between transactions, when nothing that was begun is still to be given out.
     pub fn at_boundary(&self) -> bool {
-        self.log.at_boundary() && self.out.is_empty()
+        self.log.at_boundary() && self.out.is_empty() && self.draining.is_none()
     }
 
     /// True when every table is whole.
     pub fn is_whole(&self) -> bool {
-        self.tables.values().all(|t| t.copying.is_none())
+        self.tables.values().all(Table::is_whole) && self.log.ahead().values().all(Option::is_some)
     }
 
     /// Is this table whole?
     pub fn is_table_whole(&self, table: &TableId) -> bool {
-        self.tables.get(table).is_none_or(|t| t.copying.is_none())
+        self.tables.get(table).is_none_or(Table::is_whole)
     }
 
-    /// The structures in force.
-    pub fn schemas(&self) -> impl Iterator<Item = &Arc<TableSchema>> {
-        self.log.structures().tables()
+    /// The structures in force, as flows and targets see them.
+    pub fn schemas(&self) -> impl Iterator<Item = Arc<TableSchema>> {
+        self.log.structures().tables().map(|schema| self.dates.schema(schema))
     }
 
     /// Where each table stands.
@@ -582,7 +787,7 @@ impl Capture {
             .iter()
             .map(|(id, t)| TableProgress {
                 table: id.clone(),
-                whole: t.copying.is_none(),
+                whole: t.is_whole(),
                 rows: t.rows,
                 estimate: t.estimate,
                 chunks: t.chunks,
@@ -595,6 +800,11 @@ impl Capture {
     /// # Errors
     /// Those of the connection.
     pub async fn server_position(&self) -> Result<Position> {
+        if let Some(named) = &self.config.files {
+            // which transactions these are is known when they have been read
+            let (file, offset) = files::end_of(&files::find(named)?)?;
+            return Ok(Position { file, offset, ..Position::default() });
+        }
         let mut conn = connect(&self.config).await?;
         let server = Server::ask(&mut conn).await?;
         let executed = watermark::committed(&mut conn, &server).await?;
@@ -609,8 +819,12 @@ impl Capture {
             .tables
             .iter()
             .filter_map(|(id, t)| {
+                if t.exact.is_some() {
+                    return Some(CopyState { exact: true, ..CopyState::of(id) });
+                }
                 let c = t.copying.as_ref()?;
                 Some(CopyState {
+                    exact: false,
                     table: id.clone(),
                     cut_to: c.cut_to.clone(),
                     cut: c.cut,
@@ -629,6 +843,9 @@ impl Capture {
             skip: self.log.skip().cloned(),
             ended: self.ended,
             branches: self.log.branches().clone(),
+            present: self.log.present().cloned(),
+            patterns: self.config.tables.texts().to_vec(),
+            ahead: self.log.ahead().iter().map(|(id, gtids)| (id.clone(), gtids.clone())).collect(),
         }
     }
 
@@ -639,12 +856,17 @@ impl Capture {
     pub async fn next(&mut self) -> Result<CaptureItem> {
         loop {
             if let Some(item) = self.out.pop_front() {
-                return Ok(item);
+                return if self.dates.is_identity() { Ok(item) } else { self.show(item) };
             }
             if self.ended {
                 return Ok(CaptureItem::End);
             }
+            if self.drain()? {
+                continue;
+            }
             self.dispatch();
+            self.adopt()?;
+            self.exact()?;
             self.mend()?;
             if !self.out.is_empty() {
                 continue;
@@ -685,6 +907,56 @@ impl Capture {
         }
     }
 
+    /// An item as flows and targets see it: see [`cdc_core::zero_dates`].
+    fn show(&self, item: CaptureItem) -> Result<CaptureItem> {
+        let mut builder = RowBuilder::new();
+        Ok(match item {
+            CaptureItem::Changes { schema, origin, mut changes } => {
+                let view = self.dates.table(&schema);
+                if !view.is_identity() {
+                    for change in &mut changes {
+                        change.before = change.before.take().map(|row| view.before(row, &mut builder));
+                        change.after = change
+                            .after
+                            .take()
+                            .map(|row| view.row(row, &origin, &mut builder))
+                            .transpose()?;
+                    }
+                }
+                CaptureItem::Changes { schema: view.schema().clone(), origin, changes }
+            }
+            CaptureItem::Chunk { schema, origin, mut rows } => {
+                let view = self.dates.table(&schema);
+                if !view.is_identity() {
+                    rows = rows
+                        .into_iter()
+                        .map(|row| view.row(row, &origin, &mut builder))
+                        .collect::<Result<_>>()?;
+                }
+                CaptureItem::Chunk { schema: view.schema().clone(), origin, rows }
+            }
+            CaptureItem::Schema { origin, statement, changes, before, after } => {
+                let changes = self
+                    .dates
+                    .changes(changes, before.as_ref(), after.as_ref(), &origin)
+                    .map_err(|e| e.note(format!("statement: {statement}")))?;
+                let shown = |schema: &Arc<TableSchema>| self.dates.schema(schema);
+                let item = CaptureItem::Schema {
+                    origin,
+                    statement,
+                    changes,
+                    before: before.as_ref().map(shown),
+                    after: after.as_ref().map(shown),
+                };
+                if let Some(before) = before.filter(|b| after.as_ref().is_none_or(|a| !Arc::ptr_eq(a, b))) {
+                    self.dates.forget(&before);
+                }
+                item
+            }
+            other => other,
+        })
+    }
+
     /// Has the log reader come to another server? Its positions are other ones.
     fn check_server(&mut self) -> Result<()> {
         let Some(now) = self.log.server().filter(|now| now.id != self.server.id) else { return Ok(()) };
@@ -702,6 +974,9 @@ impl Capture {
         match item {
             LogItem::Rows { mark, schema, origin, changes, .. } => {
                 if let Some(table) = self.tables.get_mut(&schema.id) {
+                    if let Some(exact) = &mut table.exact {
+                        return exact.spill.push(mark, schema, origin, changes);
+                    }
                     if let Some(copying) = &mut table.copying {
                         touch(&mut self.reconciler, table.number, copying, &mark, &changes);
                         if self.reconciler.bytes() > self.touched_limit {
@@ -713,12 +988,25 @@ impl Capture {
                 }
                 self.out.push_back(CaptureItem::Changes { schema, origin, changes });
             }
-            LogItem::Schema { mark, origin, statement, changes, before, after } => {
+            LogItem::Schema { mark, origin, statement, mut changes, before, after } => {
+                if let Some(again) = self.dates.copied_again(&changes, before.as_ref(), after.as_ref())? {
+                    if self.config.files.is_some() {
+                        return Err(Error::definite(codes::DDL_UNSUPPORTED, again.to_string())
+                            .note(format!("the statement: {statement}"))
+                            .help("files do not tell what the rows are from then on: read from the server"));
+                    }
+                    changes.insert(0, again);
+                }
                 self.handle_schema(&mark, &changes, before.as_ref(), after.as_ref())?;
                 self.out.push_back(CaptureItem::Schema { origin, statement, changes, before, after });
             }
+            LogItem::Appeared { table } => self.begin_adoption(table),
             LogItem::Commit { .. } => self.out.push_back(CaptureItem::TransactionEnd),
             LogItem::Moved => self.out.push_back(CaptureItem::Moved),
+            LogItem::End(notice) => {
+                self.ended = true;
+                self.out.extend(notice.map(|notice| CaptureItem::Notice(*notice)));
+            }
         }
         Ok(())
     }
@@ -749,21 +1037,25 @@ impl Capture {
         let recreated = changes.iter().any(|c| matches!(c, SchemaChange::CreateTable { .. }));
         if recreated {
             self.reconciler.forget_table(table.number);
-            table.copying = None;
+            (table.copying, table.exact) = (None, None);
+        }
+        let again = changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
+        let mut anew = again;
+        if let Some(exact) = &mut table.exact {
+            exact.base.add(mark);
+            exact.restart();
         }
         if let Some(copying) = &mut table.copying {
-            let key = chunk_key(after)?;
-            if !same_key(&copying.key, &key, changes) {
-                return Err(Error::definite(
-                    codes::KEY_CHANGED,
-                    format!("the key of table \"{}\" changed while it was being copied", after.id),
-                )
-                .help(
-                    "copy the table anew: stop, remove the state folder and the target's tables, start again",
-                ));
+            match chunk_key(after) {
+                Ok(key) if same_key(&copying.key, &key, changes) => {
+                    copying.extractor = KeyExtractor::new(after, &key.columns);
+                    copying.key = key;
+                }
+                // its ranges say nothing any more, those of finished chunks neither
+                _ => anew = true,
             }
-            copying.extractor = KeyExtractor::new(after, &key.columns);
-            copying.key = key;
+        } else if table.exact.is_some() && after.key().is_some() {
+            anew = true;
         }
         for table in self.reading.values_mut().chain(self.read.values_mut().map(|r| &mut r.table)) {
             if *table == old_id {
@@ -772,7 +1064,16 @@ impl Capture {
         }
         let copies = table.copying.is_some();
         self.tables.insert(after.id.clone(), table);
-        if copies || recreated {
+        if anew {
+            self.base.add(mark);
+            self.copy_anew(&after.id, after)?;
+            if let Some(table) = self.tables.get(&after.id) {
+                self.reconciler.ddl(table.number, mark);
+            }
+        }
+        if anew {
+            self.start_splitter();
+        } else if copies || recreated {
             self.restart_splitter();
         }
         Ok(())
@@ -955,6 +1256,8 @@ impl Capture {
                 // the reader may have gone: then its chunk fails by itself
                 let _ = reply.send(answer);
             }
+            Message::Exact { table, generation, told } => self.handle_exact(&table, generation, told)?,
+            Message::Adopted(adoption) => self.adopted.push(adoption?),
             Message::Done { chunk, schema, result, conn } => {
                 self.idle.extend(conn);
                 let Some(table) = self.reading.remove(&chunk) else { return Ok(()) };
@@ -974,6 +1277,144 @@ impl Capture {
             }
         }
         Ok(())
+    }
+
+    // ---- tables without a key
+
+    /// Starts the next copy of a table without a key, and judges a snapshot that was opened.
+    fn exact(&mut self) -> Result<()> {
+        if !self.log.at_boundary() || !self.is_past_hold() {
+            return Ok(());
+        }
+        let busy = |t: &Table| t.exact.as_ref().is_some_and(|e| !matches!(e.state, State::Idle));
+        if !self.tables.values().any(busy) {
+            let next = self.tables.iter_mut().find(|(_, t)| t.exact.is_some());
+            if let Some((id, exact)) = next.and_then(|(id, t)| Some((id, t.exact.as_mut()?)))
+                && let Some(schema) = self.log.structures().get(id)
+            {
+                exact.state = State::Opening;
+                let line = exact::Line {
+                    table: id.clone(),
+                    generation: exact.generation,
+                    messages: self.messages.0.clone(),
+                };
+                let lock = exact.wants_lock(&self.config);
+                tokio::spawn(exact::copy(
+                    self.config.clone(),
+                    self.server.clone(),
+                    schema.clone(),
+                    lock,
+                    line,
+                ));
+            }
+        }
+        let point = self.log.point().clone();
+        let opened = self.tables.iter_mut().find_map(|(id, t)| {
+            let exact = t.exact.as_mut()?;
+            let State::Opened { high, .. } = &exact.state else { return None };
+            point.has_reached(high).then(|| (id.clone(), exact))
+        });
+        let Some((id, exact)) = opened else { return Ok(()) };
+        let State::Opened { low, high, reply } = std::mem::replace(&mut exact.state, State::Opening) else {
+            return Ok(());
+        };
+        exact.tries += 1;
+        // in every snapshot from here on
+        exact.spill.retain(|w| !low.holds(&w.mark));
+        let changed = exact.spill.any(|w| !w.begin.has_reached(&high));
+        if !low.holds_all(&exact.base) || changed && !self.server.is_mariadb() {
+            let tries = exact.tries;
+            let _ = reply.send(Verdict::Again { lock: exact.wants_lock(&self.config) });
+            if tries % 100 == 0 {
+                self.out.push_back(CaptureItem::Notice(
+                    Diagnostic::warning(
+                        codes::CHUNK_FAILED,
+                        format!("table \"{id}\" has no key and is written to without pause: {tries} snapshots of it were not exact"),
+                    )
+                    .help("let the source lock it for a moment: lock = brief; or give it a key"),
+                ));
+            }
+            return Ok(());
+        }
+        // a task that has gone answers with nothing more: then the copy is begun anew at its end
+        let _ = reply.send(Verdict::Read);
+        exact.state = State::Reading;
+        let Some(schema) = self.log.structures().get(&id).cloned() else { return Ok(()) };
+        if let Some(table) = self.tables.get_mut(&id) {
+            table.rows = 0;
+        }
+        let reason = "it has no key: all of its rows come".to_owned();
+        let changes = vec![SchemaChange::ResnapshotTable { table: id, reason }];
+        self.tell_schema(changes, Some(schema.clone()), Some(schema));
+        self.out.push_back(CaptureItem::TransactionEnd);
+        Ok(())
+    }
+
+    fn handle_exact(&mut self, id: &TableId, generation: u64, told: Told) -> Result<()> {
+        let Some(table) = self.tables.get_mut(id) else { return Ok(()) };
+        let Some(exact) = table.exact.as_mut().filter(|e| e.generation == generation) else { return Ok(()) };
+        match told {
+            Told::Opened { low, high, reply } => {
+                if self.highest.as_ref().is_none_or(|h| !h.has_reached(&high)) {
+                    self.highest = Some(high.clone());
+                }
+                exact.state = State::Opened { low, high, reply };
+            }
+            Told::Rows(rows) => {
+                table.rows += rows.len() as u64;
+                let Some(schema) = self.log.structures().get(id).cloned() else { return Ok(()) };
+                let boundary = self.log.boundary();
+                let origin = Origin {
+                    timestamp_micros: now_micros(),
+                    gtid: "".into(),
+                    file: boundary.file.clone(),
+                    offset: boundary.offset,
+                    snapshot: true,
+                };
+                self.out.push_back(CaptureItem::Chunk { schema, origin: Arc::new(origin), rows });
+            }
+            Told::End(Ok(())) => {
+                // of a snapshot that was not read there is nothing to go on with
+                exact.state = if matches!(exact.state, State::Reading) { State::Read } else { State::Idle };
+            }
+            Told::End(Err(error)) if error.is_transient() => {
+                exact.generation += 1;
+                exact.state = State::Idle;
+                let notice = error.diagnostic().clone();
+                self.out.push_back(CaptureItem::Notice(Diagnostic {
+                    severity: cdc_core::Severity::Warning,
+                    ..notice
+                }));
+            }
+            Told::End(Err(error)) => return Err(error.note(format!("table \"{id}\""))),
+        }
+        Ok(())
+    }
+
+    /// Changes that waited for a table's copy are given out as one transaction, at a boundary; true if something was.
+    fn drain(&mut self) -> Result<bool> {
+        if self.draining.is_none() && self.log.at_boundary() {
+            let is_read = |t: &Table| t.exact.as_ref().is_some_and(|e| matches!(e.state, State::Read));
+            self.draining = self.tables.iter().find(|(_, t)| is_read(t)).map(|(id, _)| id.clone());
+        }
+        let Some(id) = self.draining.clone() else { return Ok(false) };
+        let exact = self.tables.get_mut(&id).and_then(|t| t.exact.as_mut());
+        if let Some((waiting, changes)) = exact.map(|e| e.spill.pop()).transpose()?.flatten() {
+            self.out.push_back(CaptureItem::Changes {
+                schema: waiting.schema,
+                origin: waiting.origin,
+                changes,
+            });
+            return Ok(true);
+        }
+        self.draining = None;
+        if let Some(table) = self.tables.get_mut(&id) {
+            table.exact = None;
+            table.chunks = 1;
+        }
+        self.out.push_back(CaptureItem::TransactionEnd);
+        self.out.push_back(CaptureItem::TableWhole(id));
+        Ok(true)
     }
 
     /// Is the chunk still one of its table?
@@ -1016,7 +1457,7 @@ impl Capture {
 
     /// Mends the chunks whose high watermark the log reader has reached.
     fn mend(&mut self) -> Result<()> {
-        if self.read.is_empty() && self.tables.values().all(|t| t.copying.is_none()) {
+        if self.read.is_empty() && self.tables.values().all(Table::is_whole) {
             return Ok(());
         }
         let point = self.log.point();
@@ -1111,6 +1552,38 @@ impl Capture {
                     });
                 }
             }
+        }
+    }
+}
+
+impl Copying {
+    /// From its beginning.
+    fn of(schema: &Arc<TableSchema>) -> Result<Copying> {
+        let key = chunk_key(schema)?;
+        Ok(Copying {
+            extractor: KeyExtractor::new(schema, &key.columns),
+            key,
+            cut_to: None,
+            cut: false,
+            open: Vec::new(),
+            wait_for: None,
+            moved_errors: 0,
+        })
+    }
+}
+
+impl CopyState {
+    /// From its beginning.
+    fn of(table: &TableId) -> CopyState {
+        CopyState {
+            table: table.clone(),
+            cut_to: None,
+            cut: false,
+            open: Vec::new(),
+            small: Vec::new(),
+            rows: 0,
+            chunks: 0,
+            exact: false,
         }
     }
 }
@@ -1214,14 +1687,6 @@ async fn read_chunk(
         tokio::time::sleep(RECONNECT).await;
     }
     let _ = messages.send(Message::Done { chunk: number, schema, result, conn }).await;
-}
-
-fn moved_while_copying(now: &str, before: &str) -> Error {
-    Error::definite(
-        codes::SERVER_CHANGED,
-        format!("the url led to server {now} while tables were being copied from server {before}"),
-    )
-    .help("let the url lead to the first server again until the copy is complete; or copy anew from this one")
 }
 
 fn dropped() -> ChunkError {
@@ -1385,7 +1850,7 @@ async fn scan(
             return Ok(Scan::Fits { passed, branches });
         }
         match reader.next().await {
-            Ok(LogItem::Schema { .. }) => return Ok(Scan::Moved),
+            Ok(LogItem::Schema { .. } | LogItem::Appeared { .. }) => return Ok(Scan::Moved),
             Ok(LogItem::Rows { gtid, origin, .. }) => {
                 let begin = LogPoint::new(origin.file.clone(), origin.offset);
                 if !begin.has_reached(written) {
@@ -1398,7 +1863,7 @@ async fn scan(
                     passed.insert(&gtid);
                 }
             }
-            Ok(LogItem::Moved) => {}
+            Ok(LogItem::Moved | LogItem::End(_)) => {}
             Err(error) if error.code() == codes::XA_UNSEEN => return Ok(Scan::Unseen),
             // a DDL, or rows, that do not fit structures which were read behind it: the next try begins behind it
             Err(error)

@@ -1,8 +1,11 @@
 //! The options of a source, typed.
 
+use crate::ddl;
+use crate::server::Server;
+use crate::structure::TableStructures;
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::{OptionValue, Options};
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, ZeroDates, codes};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -122,6 +125,10 @@ pub struct Config {
     pub password_file: Option<Named>,
     /// The server's Unix socket. Host and port are then no more than a name.
     pub socket: Option<Named>,
+    /// The log is read from these files, and there is no server: see [`crate::binlog::files`].
+    pub files: Option<Named>,
+    /// A file of CREATE TABLE statements: of a log in files, the structures at its beginning.
+    pub schema: Option<Named>,
     /// How a connection over TCP is made secure.
     pub tls: Tls,
     /// The authorities that count when the server is verified, PEM.
@@ -142,8 +149,12 @@ pub struct Config {
     pub chunk_readers: usize,
     /// The most bytes of rows a chunk holds.
     pub chunk_bytes: usize,
+    /// A table without a key may be locked for a moment, where its snapshot is not exact otherwise.
+    pub lock_briefly: bool,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
+    /// What becomes of dates that no calendar has.
+    pub zero_dates: ZeroDates,
     /// Host and port came from the environment: they are not shown.
     pub secret_place: bool,
     /// The account's name came from the environment: it is not shown.
@@ -155,6 +166,9 @@ pub struct Config {
 impl Config {
     /// Host and port, or the socket, for messages.
     pub fn place(&self) -> String {
+        if let Some(files) = &self.files {
+            return format!("files {files}");
+        }
         match &self.socket {
             Some(socket) => format!("socket {socket}"),
             None if self.secret_place => "***".to_owned(),
@@ -207,6 +221,8 @@ impl Config {
             password: password.map(str::to_owned),
             password_file: None,
             socket: None,
+            files: None,
+            schema: None,
             tls: Tls::Preferred,
             tls_ca: None,
             tls_cert: None,
@@ -217,7 +233,9 @@ impl Config {
             chunk_rows: 8096,
             chunk_readers: 2,
             chunk_bytes: 16 << 20,
+            lock_briefly: false,
             connect_timeout: Duration::from_secs(10),
+            zero_dates: ZeroDates::Keep,
             secret_place: false,
             secret_user: false,
             hook: None,
@@ -230,14 +248,20 @@ impl Config {
     /// As [`Config::new`], `OPTION_VALUE` for a start that cannot be read, and what [`Config::ensure_connectable`]
     /// says.
     pub fn from_options(options: &Options) -> Result<Config> {
-        let text = |name: &str| {
-            options.text(name).ok_or_else(|| {
-                Error::definite(codes::MISSING_OPTION, format!("source has no option \"{name}\""))
-            })
+        // a log in files needs no server
+        let from_files = options.text("files").is_some();
+        let text = |name: &str, of_files: &'static str, help: &str| match options.text(name) {
+            Some(text) => Ok(text),
+            None if from_files => Ok(of_files),
+            None => Err(Error::definite(
+                codes::MISSING_OPTION,
+                format!("connector \"mysql\" needs the option \"{name}\""),
+            )
+            .help(format!("{name} = ..: {help}"))),
         };
         let mut config = Config::new(
-            text("url")?,
-            text("user")?,
+            text("url", "mysql://files", "mysql://host:port")?,
+            text("user", "", "the account's name")?,
             options.text("password"),
             options.list("tables").unwrap_or_default(),
         )?;
@@ -254,6 +278,7 @@ impl Config {
         if let Some(bytes) = integer("chunk_bytes") {
             config.chunk_bytes = (bytes as usize).max(1);
         }
+        config.lock_briefly = options.text("lock") == Some("brief");
         if let Some(ms) = options.duration_ms("connect_timeout") {
             config.connect_timeout = Duration::from_millis(ms);
         }
@@ -265,6 +290,8 @@ impl Config {
         };
         config.password_file = named("password_file");
         config.socket = named("socket");
+        config.files = named("files");
+        config.schema = named("schema");
         config.tls_ca = named("tls_ca");
         config.tls_cert = named("tls_cert");
         config.tls_key = named("tls_key");
@@ -274,8 +301,15 @@ impl Config {
                     .help(Tls::WORDS.join(", "))
             })?;
         }
+        if let Some(word) = options.text("zero_dates") {
+            config.zero_dates = ZeroDates::parse(word).ok_or_else(|| {
+                Error::definite(codes::OPTION_VALUE, "this is no value for option \"zero_dates\"")
+                    .help(ZeroDates::WORDS.join(", "))
+            })?;
+        }
         config.start = start_mode(options)?;
         config.ensure_connectable()?;
+        config.ensure_files_start()?;
         Ok(config)
     }
 
@@ -284,6 +318,8 @@ impl Config {
         let paths = [
             &mut self.password_file,
             &mut self.socket,
+            &mut self.files,
+            &mut self.schema,
             &mut self.tls_ca,
             &mut self.tls_cert,
             &mut self.tls_key,
@@ -292,6 +328,50 @@ impl Config {
             named.path = base.join(&named.path);
         }
         self
+    }
+
+    /// Of a log in files: does it begin in the log?
+    ///
+    /// # Errors
+    /// `OPTION_VALUE`.
+    pub fn ensure_files_start(&self) -> Result<()> {
+        let word = match self.start {
+            StartMode::Initial => "initial",
+            StartMode::Snapshot => "snapshot",
+            StartMode::Latest => "latest",
+            _ => return Ok(()),
+        };
+        if self.files.is_none() {
+            return Ok(());
+        }
+        Err(Error::definite(codes::OPTION_VALUE, format!("start = {word} needs a server, and the source reads files"))
+            .note("log files hold changes, and no table as it is now")
+            .help("start = earliest reads them from the first on; or { timestamp = \"..\" }, { offset = \"..\" }"))
+    }
+
+    /// The captured tables of the file that option `schema` names, if there is one.
+    ///
+    /// # Errors
+    /// `FILE_UNREADABLE`; what is wrong with the statements.
+    pub fn structures_of_file(&self, server: &Server) -> Result<TableStructures> {
+        let mut structures = TableStructures::new();
+        let Some(named) = &self.schema else { return Ok(structures) };
+        let text = std::fs::read_to_string(&named.path).map_err(|e| {
+            Error::definite(codes::FILE_UNREADABLE, format!("the schema file {named} cannot be read: {e}"))
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let tables = ddl::parse_schema_text(text, self.tables.only_database(), &server.context());
+        let tables = tables.map_err(|mut diagnostics| {
+            diagnostics.truncate(1);
+            let first = diagnostics.pop().map(Error::from);
+            first
+                .unwrap_or_else(|| Error::definite(codes::DDL_NOT_UNDERSTOOD, "a schema file was refused"))
+                .note(format!("in the schema file {named}"))
+        })?;
+        for table in tables.into_iter().filter(|t| self.tables.contains(&t.id)) {
+            structures.insert(table, None);
+        }
+        Ok(structures)
     }
 
     /// Do the options of the connection fit together? One that would silently do nothing is refused, since who
@@ -504,11 +584,13 @@ mod tests {
                 option("tls", OptionValue::Text("verify-ca".into())),
                 option("tls_ca", OptionValue::Text("certs/ca.pem".into())),
                 option("password_file", OptionValue::Secret("/run/secret".into())),
+                option("zero_dates", OptionValue::Text("text".into())),
             ]
             .into(),
         );
         let config = Config::from_options(&options).unwrap().relative_to(Path::new("base"));
         assert_eq!(config.tls, Tls::VerifyCa);
+        assert_eq!(config.zero_dates, ZeroDates::Text);
         assert_eq!(config.tls_ca.unwrap().path, Path::new("base/certs/ca.pem"));
         let file = config.password_file.unwrap();
         assert_eq!(file.path, Path::new("/run/secret"));

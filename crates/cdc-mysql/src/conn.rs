@@ -11,6 +11,7 @@ use cdc_core::{Error, Result, codes};
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, IoError, OptsBuilder};
+use std::any::Any;
 use std::io::ErrorKind;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -66,6 +67,7 @@ pub async fn connect(config: &Config) -> Result<Conn> {
         match opened {
             Ok(Ok(conn)) => Ok(conn),
             Ok(Err(error)) => Err(connect_error(&error, config, &place, is_secure)),
+            Err(panic) if says(&*panic, PARSEC) => Err(method_not_built("parsec", &place, config.account())),
             Err(_panic) => Err(not_sendable(&place)),
         }
     };
@@ -90,7 +92,16 @@ fn not_sendable(place: &str) -> Error {
     .help(format!("write tls = required, or give the account a password of at most {LONGEST_WITHOUT_TLS} bytes"))
 }
 
-/// The library panics on an RSA key that is none, or into which the password does not fit: here that is a result.
+/// What the library panics with where a MariaDB asks for `parsec`, which it is built without.
+const PARSEC: &str = "response for `parsec`";
+
+fn says(panic: &(dyn Any + Send), part: &str) -> bool {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).is_some_and(|text| text.contains(part))
+}
+
+/// The library panics on an RSA key that is none, or into which the password does not fit, and where it is asked for
+/// `parsec`: here that is a result.
 async fn open(opts: OptsBuilder) -> std::thread::Result<mysql_async::Result<Conn>> {
     AssertUnwindSafe(Conn::new(opts)).catch_unwind().await
 }
@@ -120,8 +131,8 @@ fn connect_error(error: &mysql_async::Error, config: &Config, place: &str, is_se
         mysql_async::Error::Server(e) => match e.code {
             // require_secure_transport
             3159 => tls::needed(place, config.tls),
-            // account or password wrong, locked, expired; its host not allowed, blocked
-            1044 | 1045 | 1129 | 1130 | 1251 | 1698 | 1820 | 1862 | 3118 | 3955 => {
+            // account or password wrong, locked, expired; its host not allowed, blocked; the last two are MariaDB's
+            1044 | 1045 | 1129 | 1130 | 1251 | 1698 | 1820 | 1862 | 3118 | 3955 | 4150 | 4151 => {
                 // the server's message names account and host
                 let said = if config.secret_user { String::new() } else { format!(": {}", e.message) };
                 let headline = format!("server at {place} refuses account \"{account}\"{said}");
@@ -132,7 +143,8 @@ fn connect_error(error: &mysql_async::Error, config: &Config, place: &str, is_se
                 } else if is_secure {
                     error.help("an account that REQUIREs X509 needs tls_cert and tls_key")
                 } else if config.tls == Tls::Disabled {
-                    error.help("an account that REQUIREs SSL needs tls = required")
+                    // MariaDB 10.11 says the same where require_secure_transport is on
+                    error.help("an account or a server that REQUIREs SSL needs tls = required")
                 } else {
                     error.help("an account that REQUIREs SSL needs TLS, which the server does not offer")
                 }
@@ -149,6 +161,17 @@ fn connect_error(error: &mysql_async::Error, config: &Config, place: &str, is_se
         }
         mysql_async::Error::Driver(DriverError::MysqlOldPasswordDisabled) => {
             method_not_built("mysql_old_password", place, account)
+        }
+        mysql_async::Error::Driver(DriverError::UnexpectedPacket { payload })
+            if next_method(payload).is_some() =>
+        {
+            let next = next_method(payload).unwrap_or_default();
+            let headline = format!(
+                "server at {place} refuses account \"{account}\" by its first method of several, and asks for {next}"
+            );
+            Error::definite(codes::ACCESS_DENIED, headline)
+                .note("only the first method that the server asks for is built")
+                .help(account_help(account))
         }
         other => {
             let headline = format!("no connection to {place}{}", why(other, config));
@@ -198,14 +221,30 @@ fn why(error: &mysql_async::Error, config: &Config) -> String {
     }
 }
 
+/// Methods that only a MariaDB asks for.
+const OF_MARIADB: &[&str] = &["parsec", "dialog", "auth_gssapi_client"];
+
+/// An account of MariaDB may have several methods, of which the server asks for one after the other: the name of the
+/// next, if this is the packet that asks for it.
+fn next_method(payload: &[u8]) -> Option<&str> {
+    let name = payload.strip_prefix(&[0xfe])?.split(|&b| b == 0).next()?;
+    std::str::from_utf8(name).ok().filter(|name| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
+
 fn method_not_built(name: &str, place: &str, account: &str) -> Error {
-    Error::definite(
+    let error = Error::definite(
         codes::ACCESS_DENIED,
         format!("server at {place} does not let account \"{account}\" in by a method that is built: it asks for {name}"),
-    )
-    .note("a server answers so for an account that it does not have, too")
-    .help(format!("ALTER USER '{account}'@'%' IDENTIFIED WITH caching_sha2_password BY '..'"))
-    .help(account_help(account))
+    );
+    if OF_MARIADB.contains(&name) {
+        return error.help(format!("ALTER USER '{account}'@'%' IDENTIFIED VIA ed25519 USING PASSWORD('..')"));
+    }
+    error
+        .note("a server answers so for an account that it does not have, too")
+        .help(format!("ALTER USER '{account}'@'%' IDENTIFIED WITH caching_sha2_password BY '..'"))
+        .help(account_help(account))
 }
 
 fn account_help(account: &str) -> String {

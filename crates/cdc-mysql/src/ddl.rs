@@ -127,6 +127,16 @@ pub enum Fact {
     },
 }
 
+impl Fact {
+    /// The table or sequence it is about; `None` if it is a database.
+    pub fn table(&self) -> Option<&TableId> {
+        match self {
+            Fact::Table { table, .. } | Fact::Sequence { table, .. } => Some(table),
+            Fact::Database { .. } => None,
+        }
+    }
+}
+
 /// A table, with what its structure has no room for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {

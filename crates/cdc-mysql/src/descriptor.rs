@@ -1,6 +1,7 @@
 //! The `mysql` source, as the language knows it.
 
 use crate::config::Tls;
+use cdc_core::ZeroDates;
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 
 fn option(name: &'static str, kind: OptionKind, help: &'static str) -> OptionDescriptor {
@@ -14,8 +15,8 @@ pub fn descriptor() -> ConnectorDescriptor {
         role: ConnectorRole::Source,
         help: "reads tables of a MySQL server and follows its binary log",
         options: vec![
-            OptionDescriptor { required: true, ..option("url", OptionKind::Url, "mysql://host:port") },
-            OptionDescriptor { required: true, ..option("user", OptionKind::Text, "the account's name") },
+            option("url", OptionKind::Url, "mysql://host:port; needed, but for files"),
+            option("user", OptionKind::Text, "the account's name; needed, but for files"),
             option("password", OptionKind::Secret, "the account's password; take it from the environment"),
             option(
                 "password_file",
@@ -57,9 +58,16 @@ pub fn descriptor() -> ConnectorDescriptor {
                 )
             },
             option(
+                "files",
+                OptionKind::Path,
+                "log files instead of a server: a path with * and ? in its last part, or the server's index file; read in \
+                 the order of their numbers to their end; needs a start other than initial",
+            ),
+            option(
                 "schema",
                 OptionKind::Path,
-                "a file of CREATE TABLE statements, for check without a server",
+                "a file of CREATE TABLE statements, for check without a server; with files: the tables as they were at the \
+                 start, where the log's metadata does not tell",
             ),
             OptionDescriptor {
                 default: Some("5400"),
@@ -100,6 +108,24 @@ pub fn descriptor() -> ConnectorDescriptor {
             OptionDescriptor {
                 default: Some("16MB"),
                 ..option("chunk_bytes", OptionKind::Bytes, "the most bytes of rows a chunk holds in memory")
+            },
+            OptionDescriptor {
+                default: Some("keep"),
+                ..option(
+                    "zero_dates",
+                    OptionKind::Choice(ZeroDates::WORDS),
+                    "dates such as 0000-00-00 and 2024-02-30. keep: as they are; null: NULL; text: all dates as text; \
+                     error: stop",
+                )
+            },
+            OptionDescriptor {
+                default: Some("none"),
+                ..option(
+                    "lock",
+                    OptionKind::Choice(&["none", "brief"]),
+                    "brief: a table without a key that is written to without pause is locked for reading while its \
+                     snapshot is opened (MySQL)",
+                )
             },
             OptionDescriptor {
                 default: Some("10s"),

@@ -68,5 +68,6 @@
 
 pub mod chunk;
 pub mod reconcile;
+pub mod spill;
 pub mod splitter;
 pub mod watermark;

@@ -125,6 +125,15 @@ impl TableStructures {
         TableStructures::default()
     }
 
+    /// The same databases and sequences, and no table, nor any number used.
+    pub fn without_tables(&self) -> TableStructures {
+        TableStructures {
+            databases: self.databases.clone(),
+            sequences: self.sequences.clone(),
+            ..TableStructures::default()
+        }
+    }
+
     /// The structure of a table.
     pub fn get(&self, id: &TableId) -> Option<&Arc<TableSchema>> {
         self.tables.get(id).map(|t| &t.schema)
@@ -171,6 +180,13 @@ impl TableStructures {
             table.beside = Beside { versioning, history, period, indexes: table.beside.indexes.take() };
         }
         schema
+    }
+
+    /// All that is known of a table.
+    pub fn definition(&self, id: &TableId) -> Option<Definition> {
+        let Table { schema, beside } = self.tables.get(id)?;
+        let Beside { indexes, versioning, history, period } = beside.clone();
+        Some(Definition { schema: (**schema).clone(), indexes, versioning, history, period })
     }
 
     /// Puts in a table read from the server: a new version, unless it is the shape known already. Gives its
@@ -370,9 +386,12 @@ mod tests {
     use crate::ddl::{Context, Outcome, parse};
 
     fn follow_all(structures: &mut TableStructures, statements: &[&str]) {
-        let context = Context::mysql(90704).in_database("shop");
+        follow_in(&Context::mysql(90704).in_database("shop"), structures, statements);
+    }
+
+    fn follow_in(context: &Context<'_>, structures: &mut TableStructures, statements: &[&str]) {
         for statement in statements {
-            match parse(statement, &context, structures) {
+            match parse(statement, context, structures) {
                 Outcome::Changes { changes, facts } => {
                     structures.apply(&changes).unwrap_or_else(|e| panic!("{statement}: {e}"));
                     structures.learn(&facts);
@@ -418,6 +437,84 @@ mod tests {
         assert_eq!(gone.version, 2);
         assert_eq!(&*gone.charset.name, "latin1");
         assert_eq!(back.get(&TableId::new("shop", "t")).map(|t| t.unique_keys.len()), Some(0));
+    }
+
+    #[test]
+    fn versioning_is_kept_with_its_table() {
+        let context = Context::mariadb(101119).in_database("shop");
+        let id = |table: &str| TableId::new("shop", table);
+        let columns = |start: &str, end: &str| Versioning::Columns { start: start.into(), end: end.into() };
+        let mut structures = TableStructures::new();
+        let statements = [
+            "CREATE TABLE h (a INT PRIMARY KEY) WITH SYSTEM VERSIONING PARTITION BY SYSTEM_TIME LIMIT 5",
+            "CREATE TABLE n (a INT, s TIMESTAMP(6) AS ROW START, e TIMESTAMP(6) AS ROW END, b DATE, c DATE, \
+             PERIOD FOR SYSTEM_TIME (s, e), PERIOD FOR p (b, c)) WITH SYSTEM VERSIONING",
+            "CREATE TABLE plain (a INT)",
+            "CREATE SEQUENCE q",
+            "RENAME TABLE h TO x, n TO h, x TO n, q TO r",
+            "CREATE TABLE l LIKE h",
+            "ALTER TABLE h RENAME COLUMN s TO began, RENAME COLUMN b TO since",
+        ];
+        follow_in(&context, &mut structures, &statements);
+        let check = |structures: &TableStructures| {
+            assert_eq!(structures.versioning(&id("h")), Some(&columns("began", "e")));
+            assert_eq!(structures.versioning(&id("l")), Some(&columns("s", "e")));
+            assert_eq!(structures.versioning(&id("n")), Some(&Versioning::Hidden));
+            assert_eq!(structures.versioning(&id("plain")), None);
+            assert_eq!(structures.versioning(&id("x")), None);
+            assert!(structures.history(&id("n")).is_some_and(|h| h.current.as_deref() == Some("pn")));
+            assert_eq!(structures.period(&id("h")), Some(Period { start: "since".into(), end: "c".into() }));
+            assert!(structures.is_sequence(&id("r")) && !structures.is_sequence(&id("q")));
+        };
+        check(&structures);
+        let json = serde_json::to_string(&structures).expect("it is plain data");
+        let back: TableStructures = serde_json::from_str(&json).expect("it was written by this code");
+        assert_eq!(back, structures);
+        check(&back);
+        // Read again from the server, it is the same table.
+        let schema = TableSchema { version: 0, ..(**back.get(&id("n")).expect("it is known")).clone() };
+        structures.insert(schema.clone(), None);
+        check(&structures);
+        let other = TableSchema { comment: "another".to_owned(), ..schema };
+        structures.insert(other, None);
+        assert_eq!(structures.versioning(&id("n")), None);
+        structures.set_versioning(&id("n"), Some(Versioning::Hidden));
+        assert_eq!(structures.versioning(&id("n")), Some(&Versioning::Hidden));
+        follow_in(&context, &mut structures, &["DROP TABLE l, h", "CREATE TABLE l (a INT)"]);
+        assert_eq!(structures.versioning(&id("l")), None);
+        follow_in(&context, &mut structures, &["ALTER TABLE n DROP SYSTEM VERSIONING"]);
+        assert_eq!(structures.versioning(&id("n")), None);
+    }
+
+    #[test]
+    fn a_name_is_a_table_or_a_sequence() {
+        let context = Context::mariadb(101119).in_database("shop");
+        let id = |table: &str| TableId::new("shop", table);
+        let mut structures = TableStructures::new();
+        structures.set_sequence(id("s"), true);
+        structures.set_sequence(TableId::new("other", "s"), true);
+        follow_in(&context, &mut structures, &["CREATE OR REPLACE TABLE s (a INT)"]);
+        assert!(!structures.is_sequence(&id("s")) && structures.get(&id("s")).is_some());
+        follow_in(&context, &mut structures, &["CREATE OR REPLACE SEQUENCE s", "CREATE SEQUENCE t"]);
+        assert!(structures.is_sequence(&id("s")) && structures.get(&id("s")).is_none());
+        structures.forget(&[id("t")]);
+        assert!(!structures.is_sequence(&id("t")));
+        follow_in(&context, &mut structures, &["DROP DATABASE shop"]);
+        assert!(!structures.is_sequence(&id("s")) && structures.is_sequence(&TableId::new("other", "s")));
+    }
+
+    #[test]
+    fn a_checkpoint_of_before_is_read() {
+        let mut structures = TableStructures::new();
+        follow_all(
+            &mut structures,
+            &["CREATE DATABASE shop", "CREATE TABLE t (a INT NOT NULL, UNIQUE KEY u (a))"],
+        );
+        let json = serde_json::to_string(&structures).expect("it is plain data");
+        for later in ["versioning", "history", "periods", "sequences"] {
+            assert!(!json.contains(later), "{later} is written only where there is one");
+        }
+        assert_eq!(serde_json::from_str::<TableStructures>(&json).expect("it is a checkpoint"), structures);
     }
 
     #[test]

@@ -15,13 +15,14 @@ use cdc_core::schema::{Charset, Column, ColumnType};
 use cdc_core::{TableId, TableSchema, codes};
 use cdc_mysql::ddl::{self, Context, Index, Outcome, SqlMode, Structures};
 use cdc_mysql::structure::TableStructures;
-use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions, fresh_dir, remove_dir};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Row};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The database of all histories; it is made anew for each.
@@ -36,6 +37,7 @@ const KNOWN_REFUSALS: &[&str] = &[
     "a sequence is made a table",
     "the server leaves the members of",
     "come out of hiding",
+    "are hidden where they stand",
 ];
 
 /// A statement in pieces, so that it can be made smaller: `head part, part, .. tail`.
@@ -65,6 +67,16 @@ struct Source {
     /// The session is in strict mode.
     strict: bool,
     server: Server,
+    /// Dropped behind the server.
+    _temporary: Temporary,
+}
+
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = remove_dir(&self.0);
+    }
 }
 
 /// What one statement came to.
@@ -83,7 +95,10 @@ enum Step {
 
 impl Source {
     async fn start(kind: ServerKind) -> Result<Source> {
-        let server = Server::start(ServerOptions { kind, ..ServerOptions::default() })?;
+        // MariaDB removes what other servers have in the folder for temporary tables.
+        let temporary = Temporary(fresh_dir("ddl-oracle")?);
+        let options = ServerOptions { kind, ..ServerOptions::default() };
+        let server = Server::start(options.with(format!("--tmpdir={}", temporary.0.display())))?;
         let mut conn = Conn::new(Opts::from_url(&server.url("root"))?).await?;
         prepare(&mut conn, kind).await?;
         let (version, collation, lower): (String, String, u8) = conn
@@ -100,7 +115,7 @@ impl Source {
         context.lower_case_table_names = lower;
         context.database = Some(DATABASE);
         let sql_mode = conn.query_first("SELECT @@sql_mode").await?.context("one row")?;
-        Ok(Source { kind, conn, context, sql_mode, strict: true, server })
+        Ok(Source { kind, conn, context, sql_mode, strict: true, server, _temporary: temporary })
     }
 
     /// After a statement that ended the server.
@@ -432,9 +447,10 @@ fn show(structures: &TableStructures, id: &TableId, with_defaults: bool) -> Stri
     let index = |index: &Index| {
         let part = index.parts.iter().map(|p| match (&p.column, p.prefix) {
             (None, _) => "expression".to_owned(),
-            // A prefix matters where it decides whether rows are told apart.
-            (Some(column), Some(prefix)) if index.unique && !is_geometry(schema, column) => {
-                format!("{column}({prefix})")
+            // That there is a prefix decides whether rows are told apart; how long the server makes one of its own
+            // accord does not.
+            (Some(column), Some(_)) if index.unique && !is_geometry(schema, column) => {
+                format!("{column}(prefix)")
             }
             (Some(column), _) => column.to_string(),
         });
@@ -738,8 +754,12 @@ impl Dice<'_> {
         if self.one_in(3) {
             text.push_str(self.pick(&[" NULL", " NOT NULL", " NOT NULL"]));
         }
-        if self.one_in(3) {
+        // Of a geometry with a default that is none MariaDB makes an index, gives an error and logs nothing.
+        let spatial = ["GEOM", "POINT", "POLYGON"].iter().any(|word| ty.contains(word));
+        if self.one_in(3) && !spatial {
             let default = match &*ty {
+                // Which member another letter means is for the collation to say.
+                t if t.starts_with("ENUM") => self.pick(&["NULL", "'a'", "'A'", "1", "'b'"]).to_owned(),
                 t if t.contains("TIME") && self.one_in(2) => {
                     let digits: String = t.chars().filter(char::is_ascii_digit).collect();
                     let now = if digits.is_empty() { "NOW()".to_owned() } else { format!("NOW({digits})") };

@@ -5,14 +5,13 @@
 mod common;
 
 use anyhow::{Context, Result, ensure};
-use cdc_core::diagnostic::Code;
-use cdc_core::{Error, codes};
+use cdc_core::codes;
 use cdc_mysql::config::{Config, Named, Tls};
 use cdc_mysql::conn::connect;
 use cdc_testkit::certs::Certs;
-use cdc_testkit::servers::{Server, ServerOptions};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
+use common::connecting::{check_refused, cipher, is_secure};
 use common::{assert_all_equal, config, config_at, snapshot};
-use mysql_async::prelude::Queryable;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::{Read, Write};
@@ -22,11 +21,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// A server that began with MySQL's own certificates, and better ones.
+/// A server, and certificates that it may show. MySQL begins with its own.
 struct World {
     server: Server,
     certs: Certs,
 }
+
+/// The certificate and key that a MariaDB shows: it is told other ones only when it starts, but reads these again.
+const SHOWN: [&str; 2] = ["shown-cert.pem", "shown-key.pem"];
 
 async fn world() -> MutexGuard<'static, World> {
     static WORLD: OnceLock<Mutex<World>> = OnceLock::new();
@@ -34,7 +36,7 @@ async fn world() -> MutexGuard<'static, World> {
 }
 
 fn make_world() -> Result<World> {
-    let server = Server::start(ServerOptions::default())?;
+    let server = Server::start(ServerOptions::of_this_run())?;
     let certs = Certs::make(server.datadir().join("certs"))?;
     certs.server("elsewhere", &["db.example", "10.99.99.99"])?;
     certs.expired_server("expired")?;
@@ -42,21 +44,30 @@ fn make_world() -> Result<World> {
     server.sql(
         "CREATE DATABASE c76; CREATE TABLE c76.t (id INT PRIMARY KEY, v INT); INSERT INTO c76.t VALUES (1, 1), (2, 2);
          CREATE USER ssl_only IDENTIFIED BY 'x' REQUIRE SSL; CREATE USER x509_only IDENTIFIED BY 'x' REQUIRE X509;
-         CREATE USER `empty` IDENTIFIED BY '';
-         CREATE USER sha256 IDENTIFIED WITH sha256_password BY 'x';
-         GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO ssl_only, x509_only, `empty`, sha256",
+         CREATE USER `empty` IDENTIFIED BY ''; CREATE USER locked IDENTIFIED BY 'x' ACCOUNT LOCK;
+         CREATE USER expired IDENTIFIED BY 'x' PASSWORD EXPIRE;
+         GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO ssl_only, x509_only, `empty`, locked, expired",
     )?;
     Ok(World { server, certs })
 }
 
 impl World {
     /// From now on the server is `NAME-cert.pem` of our authority.
-    fn is(&self, name: &str) -> Result<()> {
-        self.certificate(
-            &self.certs.path("ca.pem"),
-            &self.file(&format!("{name}-cert.pem")),
-            &self.file(&format!("{name}-key.pem")),
-        )
+    fn is(&mut self, name: &str) -> Result<()> {
+        let files = ["cert", "key"].map(|what| self.file(&format!("{name}-{what}.pem")));
+        if !self.server.kind().is_mariadb() {
+            let [cert, key] = &files;
+            return self.certificate(&self.file("ca.pem"), cert, key);
+        }
+        for (file, shown) in files.iter().zip(SHOWN) {
+            std::fs::copy(file, self.file(shown))?;
+        }
+        if self.server.sql("SELECT @@ssl_cert")?.trim() == self.file(SHOWN[0]).to_string_lossy() {
+            self.server.sql("FLUSH SSL").map(drop)
+        } else {
+            let options = self.certs.server_options_as("shown", ServerOptions::default()).extra;
+            self.begins_with(options)
+        }
     }
 
     /// From now on the server shows what MySQL made for itself.
@@ -73,10 +84,30 @@ impl World {
     }
 
     /// From now on the server offers no TLS.
-    fn offers_none(&self) -> Result<()> {
+    fn offers_none(&mut self) -> Result<()> {
+        if self.server.kind().is_mariadb() {
+            return self.begins_with(vec!["--skip-ssl".to_owned()]);
+        }
         self.server
             .sql("SET GLOBAL ssl_cert = 'none.pem'; ALTER INSTANCE RELOAD TLS NO ROLLBACK ON ERROR")?;
         Ok(())
+    }
+
+    /// From now on the server knows these versions of TLS.
+    fn knows(&mut self, versions: &str) -> Result<()> {
+        if self.server.kind().is_mariadb() {
+            let mut options = self.server.options_mut().extra.clone();
+            options.retain(|option| !option.starts_with("--tls-version="));
+            options.push(format!("--tls-version={versions}"));
+            return self.begins_with(options);
+        }
+        self.server.sql(&format!("SET GLOBAL tls_version = '{versions}'; ALTER INSTANCE RELOAD TLS"))?;
+        Ok(())
+    }
+
+    fn begins_with(&mut self, options: Vec<String>) -> Result<()> {
+        self.server.options_mut().extra = options;
+        self.server.restart()
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -108,37 +139,9 @@ impl World {
     }
 }
 
-/// Connects, and gives the cipher; empty without TLS.
-async fn cipher(config: &Config) -> Result<String> {
-    let mut conn = connect(config).await?;
-    let row: Option<(String, String)> = conn.query_first("SHOW SESSION STATUS LIKE 'Ssl_cipher'").await?;
-    conn.disconnect().await?;
-    Ok(row.context("no status")?.1)
-}
-
-async fn is_secure(config: &Config) -> Result<bool> {
-    Ok(!cipher(config).await?.is_empty())
-}
-
-/// A connection must fail at once with this code, and say these things, one of them as help.
-async fn check_refused(config: &Config, code: Code, says: &[&str]) -> Result<Error> {
-    let begun = Instant::now();
-    let error = connect(config).await.err().context("it connected")?;
-    let text = error.to_string();
-    eprintln!("{text}");
-    ensure!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
-    ensure!(error.code() == code, "another code: {text}");
-    ensure!(error.is_transient() == (code == codes::CONNECT_FAILED), "consequence: {text}");
-    ensure!(!error.diagnostic().help.is_empty(), "no help: {text}");
-    for part in says {
-        ensure!(text.contains(part), "\"{part}\" is not in: {text}");
-    }
-    Ok(error)
-}
-
 #[tokio::test]
 async fn case_76_tls_modes() -> Result<()> {
-    let world = world().await;
+    let mut world = world().await;
     world.is("server")?;
     let mut plain = world.config(Tls::Disabled);
     ensure!(!is_secure(&plain).await?);
@@ -150,26 +153,30 @@ async fn case_76_tls_modes() -> Result<()> {
     ensure!(is_secure(&by_name).await?);
     // a server that insists
     world.server.sql("SET GLOBAL require_secure_transport = ON")?;
-    let refused =
-        check_refused(&plain, codes::TLS_FAILED, &["127.0.0.1", "tls = disabled", "tls = required"]).await;
+    // 10.11 says that access is denied, and names the client's address
+    let (code, says) = match world.server.kind() {
+        ServerKind::MariaDb1011 => (codes::ACCESS_DENIED, "\"cdc\""),
+        _ => (codes::TLS_FAILED, "tls = disabled"),
+    };
+    let refused = check_refused(&plain, code, &["at 127.0.0.1", says, "tls = required"]).await;
     plain.secret_place = true;
-    let hidden = check_refused(&plain, codes::TLS_FAILED, &["***"]).await;
+    let hidden = check_refused(&plain, code, &["at ***"]).await;
     let secure = is_secure(&world.config(Tls::Preferred)).await;
     world.server.sql("SET GLOBAL require_secure_transport = OFF")?;
     refused?;
-    ensure!(!hidden?.to_string().contains("127.0.0.1"));
+    ensure!(!hidden?.to_string().contains(&format!(":{}", world.server.port())));
     ensure!(secure?);
     // the older protocol
-    world.server.sql("SET GLOBAL tls_version = 'TLSv1.2'; ALTER INSTANCE RELOAD TLS")?;
+    world.knows("TLSv1.2")?;
     let older = cipher(&world.config(Tls::VerifyIdentity)).await;
-    world.server.sql("SET GLOBAL tls_version = 'TLSv1.2,TLSv1.3'; ALTER INSTANCE RELOAD TLS")?;
+    world.knows("TLSv1.2,TLSv1.3")?;
     ensure!(older?.starts_with("ECDHE"));
     Ok(())
 }
 
 #[tokio::test]
 async fn case_76_a_server_without_tls() -> Result<()> {
-    let world = world().await;
+    let mut world = world().await;
     world.offers_none()?;
     ensure!(!is_secure(&world.config(Tls::Preferred)).await?);
     for tls in [Tls::Required, Tls::VerifyCa, Tls::VerifyIdentity] {
@@ -186,7 +193,7 @@ async fn case_76_a_server_without_tls() -> Result<()> {
 }
 
 #[tokio::test]
-async fn case_76_mysqls_own_certificates() -> Result<()> {
+async fn case_76_mysqls_own_certificates_mysql_only() -> Result<()> {
     let world = world().await;
     world.is_mysqls_own()?;
     ensure!(is_secure(&world.config(Tls::Preferred)).await?);
@@ -204,7 +211,7 @@ async fn case_76_mysqls_own_certificates() -> Result<()> {
 
 #[tokio::test]
 async fn case_76_a_server_that_is_not_who_it_should_be() -> Result<()> {
-    let world = world().await;
+    let mut world = world().await;
     let other = Certs::make(world.server.datadir().join("other"))?;
     world.is("server")?;
     for tls in [Tls::VerifyCa, Tls::VerifyIdentity] {
@@ -243,7 +250,7 @@ async fn case_76_a_server_that_is_not_who_it_should_be() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_76_client_certificates_on_every_connection() -> Result<()> {
-    let world = world().await;
+    let mut world = world().await;
     world.is("server")?;
     let refused = world.account("ssl_only", "x", Tls::Disabled);
     check_refused(&refused, codes::ACCESS_DENIED, &["\"ssl_only\"", "tls = required"]).await?;
@@ -272,7 +279,7 @@ async fn case_76_client_certificates_on_every_connection() -> Result<()> {
 
 #[tokio::test]
 async fn case_76_files_that_cannot_be_used() -> Result<()> {
-    let world = world().await;
+    let mut world = world().await;
     world.is("server")?;
     std::fs::write(world.file("garbage.pem"), b"\xff\x00 no certificate")?;
     std::fs::write(world.file("broken.pem"), "-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n")?;
@@ -314,9 +321,36 @@ async fn case_76_files_that_cannot_be_used() -> Result<()> {
 }
 
 #[tokio::test]
-async fn case_76_methods_cold_and_warm() -> Result<()> {
-    let world = world().await;
+async fn case_76_accounts_and_passwords() -> Result<()> {
+    let mut world = world().await;
     world.is("server")?;
+    for tls in [Tls::Disabled, Tls::Required] {
+        let secure = tls == Tls::Required;
+        ensure!(is_secure(&world.config(tls)).await? == secure, "{tls}");
+        for (user, password) in [("cdc", "wrong"), ("cdc", ""), ("nobody", "x"), ("empty", "x")] {
+            let refused = world.account(user, password, tls);
+            check_refused(&refused, codes::ACCESS_DENIED, &[&format!("\"{user}\""), "CREATE USER"]).await?;
+        }
+        ensure!(is_secure(&world.account("empty", "", tls)).await? == secure);
+        let mut none = world.account("empty", "", tls);
+        none.password = None;
+        ensure!(is_secure(&none).await? == secure);
+        for user in ["locked", "expired"] {
+            check_refused(&world.account(user, "x", tls), codes::ACCESS_DENIED, &[user]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// MariaDB has no `caching_sha2_password`, and none of its methods has a cache.
+#[tokio::test]
+async fn case_76_methods_cold_and_warm_mysql_only() -> Result<()> {
+    let mut world = world().await;
+    world.is("server")?;
+    world.server.sql(
+        "CREATE USER sha256 IDENTIFIED WITH sha256_password BY 'x';
+         GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO sha256",
+    )?;
     for tls in [Tls::Disabled, Tls::Required] {
         let secure = tls == Tls::Required;
         // cold: the whole password goes to the server, without TLS under its RSA key; warm: a proof of it does
@@ -337,11 +371,6 @@ async fn case_76_methods_cold_and_warm() -> Result<()> {
             )
             .await?;
         }
-        ensure!(is_secure(&world.account("empty", "", tls)).await? == secure);
-        check_refused(&world.account("empty", "x", tls), codes::ACCESS_DENIED, &["\"empty\""]).await?;
-        let mut none = world.account("empty", "", tls);
-        none.password = None;
-        ensure!(is_secure(&none).await? == secure);
         let says = ["\"sha256\"", "sha256_password", "IDENTIFIED WITH caching_sha2_password"];
         check_refused(&world.account("sha256", "x", tls), codes::ACCESS_DENIED, &says).await?;
         let mut hidden = world.account("sha256", "x", tls);
@@ -392,7 +421,7 @@ async fn case_76_sockets() -> Result<()> {
 
 #[tokio::test]
 async fn case_76_password_from_a_file() -> Result<()> {
-    let world = world().await;
+    let mut world = world().await;
     world.is("server")?;
     let file = world.file("password");
     let mut config = world.config(Tls::Preferred);

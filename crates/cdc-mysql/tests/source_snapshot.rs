@@ -367,13 +367,13 @@ async fn case_08_the_range_queries_use_the_key() -> Result<()> {
     config.chunk_rows = k;
     let capture = Capture::start(config).await?;
     for schema in capture.schemas() {
-        let key = ChunkKey::of(schema).context("a key")?;
+        let key = ChunkKey::of(&schema).context("a key")?;
         // a range in the middle of the table, as long as a chunk
         let source = read_in_key_order(server, &key).await?;
         ensure!(source.len() == rows as usize);
         let range =
             KeyRange { lower: Some(source[1900].clone()), upper: Some(source[1900 + k as usize].clone()) };
-        let decoder = ResultDecoder::new(schema)?;
+        let decoder = ResultDecoder::new(&schema)?;
         let open = KeyRange { upper: None, ..range.clone() };
         let table = Arc::new(key);
         let job = |range, limit| ChunkJob { range, key: None, table: table.clone(), limit, bytes: 1 << 20 };

@@ -10,17 +10,17 @@
 //! a new position: rows deleted at the source in between would stay at the target for ever. So a target that holds
 //! our progress while there is no checkpoint to it is refused.
 
-use crate::sink_driver::{Committer, Port as SinkEnd, SinkShared, ToCommitter};
+use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommitter};
 use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until};
 use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
 use cdc_core::connector::{JobIdentity, Sink, TargetTable};
-use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::program::{BoundFlow, multiset_warnings};
 use cdc_core::plan::{FlowPlan, Plan, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, ZeroDates, codes};
 use cdc_materialize::record::Record;
 use cdc_materialize::render::{Counters, Failure, Ports, render};
 use cdc_mysql::capture::Capture;
@@ -158,7 +158,8 @@ fn run_on(
         sources: BTreeMap::new(),
     });
     let mut base = base;
-    let schemas: Vec<Arc<TableSchema>> = capture.schemas().cloned().collect();
+    base.fingerprint = self::fingerprint(plan);
+    let schemas: Vec<Arc<TableSchema>> = capture.schemas().collect();
     let tables = bind_all(plan, &schemas)?;
     warn_of_keys(plan, &schemas, status);
     let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name)?;
@@ -214,6 +215,7 @@ fn flow(
     status.set_counters(counters.clone());
     let dir = Arc::new(Mutex::new(started.dir));
     let flows = Arc::new(plan.flows.clone());
+    let schemas: Vec<Arc<TableSchema>> = started.capture.schemas().collect();
     let mut committers = Vec::new();
     let mut ends: Vec<(String, cdc_core::connector::Delivery, mpsc::Sender<ToCommitter>, Arc<SinkShared>)> =
         Vec::new();
@@ -226,6 +228,7 @@ fn flow(
             name: sink.name.clone(),
             sink: sink.sink,
             flows: flows.clone(),
+            feeds: Feeds::new(&flows, &sink.name, &schemas),
             workers,
             resumed: sink.resumed,
             shared,
@@ -387,6 +390,11 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
             format!("source {}: tables", source.name),
             format!("{:?}", source.options.list("tables").unwrap_or_default()),
         );
+        // keep and error show the same tables: a run goes on from one to the other
+        let dates = source.options.text("zero_dates").and_then(ZeroDates::parse).unwrap_or_default();
+        if dates.changes_schemas() {
+            out.insert(format!("source {}: zero_dates", source.name), dates.to_string());
+        }
     }
     for flow in &plan.flows {
         out.insert(
@@ -409,6 +417,8 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
     out
 }
 
+/// Can a pipeline go on from a checkpoint? Tables and flows may come and go; a flow that stays must be the same, and a
+/// new one must not want the rows of a table that others have been following: these have gone by.
 fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String, String>) -> Result<()> {
     if checkpoint.pipeline != plan.name {
         return Err(Error::definite(
@@ -420,12 +430,31 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
         )
         .help("give each pipeline a state folder of its own: checkpoint = { dir = \"..\" } or --state"));
     }
-    let mut differences: Vec<&str> = Vec::new();
-    for key in checkpoint.fingerprint.keys().chain(now.keys()) {
-        if checkpoint.fingerprint.get(key) != now.get(key) && !differences.contains(&key.as_str()) {
-            differences.push(key);
+    let before = &checkpoint.fingerprint;
+    let is_flow = |key: &str| key.starts_with("flow ");
+    let flow_of = |key: &str| key.strip_suffix(": operators").unwrap_or(key).to_owned();
+    let mut differences: Vec<String> = Vec::new();
+    for (key, value) in now.iter().filter(|(key, _)| is_flow(key)) {
+        if before.contains_key(&flow_of(key)) && before.get(key) != Some(value) {
+            differences.push(format!("changed: {}", flow_of(key)));
         }
     }
+    for key in before.keys().filter(|key| key.ends_with(": operators")) {
+        if now.contains_key(&flow_of(key)) && !now.contains_key(key) {
+            differences.push(format!("changed: {}", flow_of(key)));
+        }
+    }
+    for flow in plan.flows.iter().filter(|f| !before.contains_key(&format!("flow {}", f.name))) {
+        let followed = checkpoint.sources.get(&flow.source);
+        let old = followed.into_iter().flat_map(|state| state.structures.tables());
+        for table in old.filter(|t| flow.tables.matches(&t.id)) {
+            differences.push(format!(
+                "flow \"{}\" is new, and table \"{}\" was copied before it was there",
+                flow.name, table.id
+            ));
+        }
+    }
+    differences.dedup();
     if differences.is_empty() {
         return Ok(());
     }
@@ -434,9 +463,11 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
         "the pipeline changed in a way that cannot go on from its state",
     );
     for difference in differences {
-        error = error.note(format!("changed: {difference}"));
+        error = error.note(difference);
     }
-    Err(error.help("undo the change, or copy anew: remove the state folder and the target's tables"))
+    Err(error
+        .note("new tables with flows of their own may come, tables and flows may go")
+        .help("undo the change, or copy anew: remove the state folder and the target's tables"))
 }
 
 /// A name for the job that nobody else has: ties targets to the state folder.
@@ -483,9 +514,12 @@ pub(crate) fn bind_all(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<Vec<
     Ok(tables)
 }
 
+/// A table without a key is copied as a multiset, which has its price.
+///
 /// A stated key that does not hold the source's key may name several rows: then the last one written stays, and a
 /// delete of one deletes it. The user may know better, so it is told and done.
 fn warn_of_keys(plan: &Plan, schemas: &[Arc<TableSchema>], status: &StatusHandle) {
+    multiset_warnings(&plan.flows, schemas).into_iter().for_each(|warning| status.notice(warning));
     for flow in plan.flows.iter().filter(|f| f.key.is_some()) {
         for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
             let Ok(bound) = BoundFlow::bind(flow, schema) else { continue };

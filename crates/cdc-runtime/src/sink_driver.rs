@@ -23,10 +23,13 @@
 use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetTable};
 use cdc_core::event::SchemaEvent;
 use cdc_core::plan::FlowPlan;
+use cdc_core::plan::program::BoundFlow;
 use cdc_core::position::Binding;
+use cdc_core::schema::{Column, TableId, TableSchema};
 use cdc_core::tick::Tick;
-use cdc_core::{Diagnostic, Result, Severity};
+use cdc_core::{Diagnostic, Result, Row, Severity};
 use cdc_materialize::render::{Failure, SinkBatch, SinkPort};
+use cdc_schema::derivator::{Share, derive};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -133,6 +136,68 @@ impl SinkPort for Port {
     }
 }
 
+/// Which source tables flow into each target table of a sink, and in which columns all rows of one have one value.
+#[derive(Debug, Default)]
+pub(crate) struct Feeds {
+    targets: BTreeMap<String, BTreeMap<TableId, Vec<(Column, Row)>>>,
+}
+
+impl Feeds {
+    /// What a sink's flows make of the tables that are there at the start.
+    pub(crate) fn new(flows: &[FlowPlan], sink: &str, schemas: &[Arc<TableSchema>]) -> Feeds {
+        let mut feeds = Feeds::default();
+        for flow in flows.iter().filter(|f| f.sink == sink) {
+            schemas.iter().filter(|s| flow.tables.matches(&s.id)).for_each(|s| feeds.add(flow, s));
+        }
+        feeds
+    }
+
+    fn add(&mut self, flow: &FlowPlan, schema: &Arc<TableSchema>) {
+        // one that cannot be bound has been refused
+        let Ok(bound) = BoundFlow::bind(flow, schema) else { return };
+        let columns = &bound.target().schema.columns;
+        let constants = bound.constants().iter().map(|(i, value)| (columns[*i].clone(), value.clone())).collect();
+        self.targets.entry(bound.target().name.clone()).or_default().insert(schema.id.clone(), constants);
+    }
+
+    /// Whose rows a target table has behind a schema change.
+    fn follow(&mut self, flow: &FlowPlan, work: &SchemaWork) {
+        if let (Some(target), Some(before)) = (&work.before, &work.event.before)
+            && let Some(tables) = self.targets.get_mut(&target.name)
+        {
+            tables.remove(&before.id);
+        }
+        if let Some(after) = work.event.after.as_ref().filter(|s| flow.tables.matches(&s.id)) {
+            self.add(flow, after);
+        }
+    }
+
+    /// Which rows of a target table are a source table's.
+    fn share(&self, target: &str, source: &TableId) -> Share {
+        let Some(tables) = self.targets.get(target) else { return Share::Alone };
+        let others: Vec<_> = tables.iter().filter(|(id, _)| *id != source).collect();
+        if others.is_empty() {
+            return Share::Alone;
+        }
+        let ours = tables.get(source).map(Vec::as_slice).unwrap_or_default();
+        // a column in which the other has one value too, and another one
+        let tells = |(column, value): &(Column, Row), theirs: &[(Column, Row)]| {
+            theirs.iter().any(|(c, v)| c.name == column.name && v != value)
+        };
+        let untold: Vec<TableId> = others
+            .iter()
+            .filter(|(_, theirs)| !ours.iter().any(|mine| tells(mine, theirs)))
+            .map(|(id, _)| (*id).clone())
+            .collect();
+        if !untold.is_empty() {
+            return Share::Untold(untold);
+        }
+        Share::Told(
+            ours.iter().filter(|mine| others.iter().any(|(_, theirs)| tells(mine, theirs))).cloned().collect(),
+        )
+    }
+}
+
 #[derive(Default)]
 struct TickWork {
     schema: Vec<SchemaWork>,
@@ -148,6 +213,7 @@ pub(crate) struct Committer {
     pub(crate) name: String,
     pub(crate) sink: Box<dyn Sink>,
     pub(crate) flows: Arc<Vec<FlowPlan>>,
+    pub(crate) feeds: Feeds,
     pub(crate) workers: usize,
     /// Ticks up to here are at the target already.
     pub(crate) resumed: Tick,
@@ -298,6 +364,8 @@ impl Committer {
             ToCommitter::Schema(schema) => {
                 if schema.event.tick > self.resumed {
                     pending.entry(schema.event.tick).or_default().schema.push(*schema);
+                } else if let Some(flow) = self.flows.get(schema.flow) {
+                    self.feeds.follow(flow, &schema);
                 }
             }
             ToCommitter::End { tick, binding } => {
@@ -372,20 +440,23 @@ impl Committer {
     }
 
     fn change(&mut self, work: &SchemaWork, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
-        let Some(flow) = self.flows.get(work.flow) else { return Ok(()) };
+        let flows = self.flows.clone();
+        let Some(flow) = flows.get(work.flow) else { return Ok(()) };
         let place = |e: cdc_core::Error| {
             e.note(format!("behind the statement: {}", work.event.statement)).note(format!(
                 "at {}:{} {}",
                 work.event.origin.file, work.event.origin.offset, work.event.origin.gtid
             ))
         };
-        let changes = cdc_schema::derivator::derive(
-            flow,
-            &work.event.changes,
-            work.before.as_ref(),
-            work.after.as_ref(),
-        )
-        .map_err(place)?;
+        let target = work.before.as_ref().or(work.after.as_ref());
+        let source = work.event.before.as_ref().or(work.event.after.as_ref());
+        let share = match (target, source) {
+            (Some(target), Some(source)) => self.feeds.share(&target.name, &source.id),
+            _ => Share::Alone,
+        };
+        let (before, after) = (work.before.as_ref(), work.after.as_ref());
+        let changes = derive(flow, &work.event.changes, before, after, &share).map_err(place)?;
+        self.feeds.follow(flow, work);
         for change in &changes {
             self.sink.apply(change).map_err(place)?;
         }
@@ -469,5 +540,66 @@ impl Committer {
         self.shared.committed.store(tick, Ordering::SeqCst);
         self.shared.activate();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod multiset_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cdc_core::Value;
+    use cdc_core::expr::{Expr, ExprKind, MetaField};
+    use cdc_core::plan::pattern::{NamePattern, TablePattern};
+    use cdc_core::plan::{FlowOp, NamedExpr, SchemaChangeMode, TargetName};
+    use cdc_core::schema::{Charset, ColumnType, IntWidth};
+
+    fn schema(name: &str) -> Arc<TableSchema> {
+        Arc::new(TableSchema {
+            id: TableId::new("shop", name),
+            version: 1,
+            columns: vec![Column::new("id", ColumnType::Int { width: IntWidth::Int, unsigned: false })],
+            primary_key: vec![],
+            unique_keys: vec![],
+            charset: Charset::utf8mb4(),
+            comment: String::new(),
+        })
+    }
+
+    fn flow(tables: &str, ops: Vec<FlowOp>) -> FlowPlan {
+        FlowPlan {
+            name: "f".into(),
+            source: "src".into(),
+            tables: TablePattern { database: None, table: NamePattern::glob(tables) },
+            ops,
+            sink: "dw".into(),
+            target: TargetName::Fixed("all".into()),
+            key: Some(vec!["id".into()]),
+            on_schema_change: SchemaChangeMode::Lenient,
+            include: vec![],
+            exclude: vec![],
+            span: 0..0,
+        }
+    }
+
+    #[test]
+    fn rows_of_a_table_are_told_by_its_name_in_a_column() {
+        let meta = |field| Expr { kind: ExprKind::Meta(field), span: 0..0 };
+        let shard = FlowOp::Extend(vec![
+            NamedExpr { name: "shard".into(), expr: meta(MetaField::Table) },
+            NamedExpr { name: "db".into(), expr: meta(MetaField::Database) },
+        ]);
+        let schemas = [schema("a"), schema("b"), schema("c")];
+        let told = |flow: &FlowPlan, schemas: &[Arc<TableSchema>], source: &str| {
+            Feeds::new(std::slice::from_ref(flow), "dw", schemas).share("all", &TableId::new("shop", source))
+        };
+        let Share::Told(only) = told(&flow("*", vec![shard.clone()]), &schemas, "b") else { panic!("told") };
+        let [(column, value)] = &only[..] else { panic!("{only:?}") };
+        assert_eq!((&*column.name, value), ("shard", &Row::pack([Value::Text("b".into())])));
+        assert_eq!(told(&flow("*", vec![shard.clone()]), &schemas[1..2], "b"), Share::Alone);
+        let others = vec![TableId::new("shop", "a"), TableId::new("shop", "c")];
+        assert_eq!(told(&flow("*", vec![]), &schemas, "b"), Share::Untold(others));
+        assert_eq!(told(&flow("b", vec![]), &schemas, "b"), Share::Alone);
     }
 }

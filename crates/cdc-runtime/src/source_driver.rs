@@ -2,7 +2,7 @@
 //!
 //! A tick is closed at the end of a transaction, when it has many rows or its first row has waited long enough;
 //! a quiet source closes an empty tick now and then, so that the stored position moves. A schema change opens a
-//! tick of its own.
+//! tick of its own; one that empties a table before it is copied again has it to itself.
 //!
 //! *Replay.* After a restart from a checkpoint at tick C a target may stand at S > C, at a known position (its
 //! binding). The same ticks are cut up to the furthest such S: everything up to the binding of the next known cut
@@ -18,6 +18,7 @@ use crate::status::{Phase, StatusHandle};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
 use cdc_core::position::{Binding, Position};
 use cdc_core::schema::TableSchema;
+use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
 use cdc_core::{Result, Row};
 use cdc_materialize::record::{Guard, Record};
@@ -163,6 +164,8 @@ impl Driver {
 
     async fn drive(&mut self) -> Result<Ended> {
         let goal = match self.until {
+            // a log in files ends where it is caught up with
+            Until::CaughtUp if self.capture.ends_by_itself() => None,
             Until::CaughtUp => Some(self.capture.server_position().await?),
             Until::Stopped => None,
         };
@@ -262,7 +265,13 @@ impl Driver {
                         }
                     }
                     CaptureItem::Schema { origin, statement, changes, before, after } => {
-                        if open.used && !open.schema {
+                        // Rows of one shape may stand on both sides of this one: it gets a tick of its own, so that
+                        // none of them meet (a batch lies on one side of a change by its shape's version alone).
+                        let again = changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
+                        // One that a table map has told may stand behind rows of its own transaction: that is not
+                        // torn apart.
+                        let inside = self.capture.position().rows > 0;
+                        if open.used && !inside && (!open.schema || (again && open.rows > 0)) {
                             // the position is still that in front of the statement's transaction
                             last_tick = self.close(&mut open).await?;
                         }
@@ -280,6 +289,10 @@ impl Driver {
                             after,
                         };
                         self.send(Record::Schema { ordinal: open.ordinal, event: Arc::new(event) });
+                        // one that is no statement of the log has no end of a transaction behind it
+                        if again && self.capture.at_boundary() && self.cuts.is_empty() {
+                            last_tick = self.close(&mut open).await?;
+                        }
                     }
                     CaptureItem::TransactionEnd => {
                         self.status.update(|s| s.transactions += 1);

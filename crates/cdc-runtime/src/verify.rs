@@ -10,21 +10,30 @@
 //! different only if it differed every time. Keys that only the target has are looked for at the source
 //! in the same way.
 //!
-//! *Memory.* Per target table 8 bytes for each row, and the keys that differ.
+//! *Dates that no calendar has* pass through the source's option `zero_dates` as in a run; pages are cut by the source's own keys.
+//!
+//! *Tables without a key.* Where the target is a multiset both sides are read in any order and rows are counted by a hash of
+//! the whole row as the sink stores it, +1 at the source, -1 at the target: what is not 0 differs. Those rows alone are
+//! counted again, both sides, until they agree or the time is up. (SQLite: the two zeros of DOUBLE count as one.) Where
+//! a flow states a key for such a table, the target is looked at by that key, and the source is read as a whole each time.
+//!
+//! *Memory.* Per target table 8 bytes for each row, and the keys that differ; of a multiset some 20 bytes for each row
+//! that is another.
 
 use cdc_core::connector::{ColumnDifference, Comparison, TargetReader, TargetTable};
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::Plan;
 use cdc_core::plan::program::{BoundFlow, RowMeta};
 use cdc_core::schema::{TableId, TableSchema};
+use cdc_core::zero_dates::{DateView, TableView};
 use cdc_core::{Error, Result, Row, RowBuilder, codes};
 use cdc_mysql::config::Config;
 use cdc_mysql::conn::{connect, query_error};
 use cdc_mysql::decode::result::ResultDecoder;
-use cdc_mysql::snapshot::chunk::{ChunkKey, KeyRange};
+use cdc_mysql::snapshot::chunk::{ChunkKey, KeyRange, quote_name};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +63,7 @@ pub enum Kind {
 /// A row that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Its key, for people.
+    /// Its key, for people; without key the row, and how many of it where there are several.
     pub key: String,
     /// How.
     pub kind: Kind,
@@ -75,6 +84,10 @@ pub struct TableReport {
     pub target_rows: u64,
     /// Rows that differ.
     pub differing: u64,
+    /// Those of them that the target does not have.
+    pub missing: u64,
+    /// Those of them that only the target has.
+    pub extra: u64,
     /// The first of them.
     pub differences: Vec<Difference>,
 }
@@ -119,7 +132,11 @@ pub fn verify(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)) -
 /// One source table on its way into one target table.
 struct Feed {
     flow: BoundFlow,
-    key: ChunkKey,
+    /// What a run gives to the flow.
+    view: Arc<TableView>,
+    schema: Arc<TableSchema>,
+    /// The source's; `None` if the table has none.
+    key: Option<ChunkKey>,
     decoder: ResultDecoder,
 }
 
@@ -135,7 +152,9 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
     let (structures, _) = cdc_mysql::capture::discover(&mut conn, &config).await?;
     let schemas: Vec<Arc<TableSchema>> = structures.tables().cloned().collect();
     // what a run would refuse is no difference
-    crate::job::bind_all(plan, &schemas)?;
+    let dates = DateView::new(config.zero_dates);
+    let shown: Vec<Arc<TableSchema>> = schemas.iter().map(|s| dates.schema(s)).collect();
+    crate::job::bind_all(plan, &shown)?;
     for sink in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
         let Some(mut reader) = cdc_sinks::registry::reader(sink, &options.base)? else {
             report.skipped.push(sink.name.clone());
@@ -144,39 +163,196 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
         let mut feeds: BTreeMap<String, Vec<Feed>> = BTreeMap::new();
         for flow in plan.flows.iter().filter(|f| f.sink == sink.name && f.source == source.name) {
             for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
-                let bound = BoundFlow::bind(flow, schema).map_err(|mut d| {
+                let view = dates.table(schema);
+                let bound = BoundFlow::bind(flow, view.schema()).map_err(|mut d| {
                     if d.is_empty() {
                         Error::definite(codes::INTERNAL, "a flow was refused without a reason")
                     } else {
                         Error::from(d.remove(0))
                     }
                 })?;
-                let key = ChunkKey::of(schema).ok_or_else(|| {
-                    Error::definite(codes::NO_KEY, format!("table \"{}\" has no key", schema.id))
-                })?;
-                let feed = Feed { decoder: ResultDecoder::new(schema)?, key, flow: bound };
+                let (key, decoder) = (ChunkKey::of(schema), ResultDecoder::new(schema)?);
+                let feed = Feed { decoder, key, schema: schema.clone(), view, flow: bound };
                 feeds.entry(feed.flow.target().name.clone()).or_default().push(feed);
             }
         }
         for (target, feeds) in feeds {
             let name = format!("{}.{target}", sink.name);
-            let table =
-                table(&mut conn, reader.as_mut(), &sink.name, &target, &feeds, options, &mut |rows| {
-                    each(&name, rows);
-                })
-                .await?;
-            report.tables.push(table);
+            let told = &mut |rows| each(&name, rows);
+            let (conn, reader) = (&mut conn, reader.as_mut());
+            let multiset = feeds.first().is_some_and(|f| f.flow.target().is_multiset());
+            report.tables.push(if multiset {
+                counted(conn, reader, &sink.name, &target, &feeds, options, told).await?
+            } else {
+                table(conn, reader, &sink.name, &target, &feeds, options, told).await?
+            });
         }
     }
     let _ = conn.disconnect().await;
     Ok(report)
 }
 
-/// A row that differed when it was last looked at: where it comes from, and its key at the source.
+/// A row that differed when it was last looked at: where it comes from, its key at the source, and a hash of that at
+/// the target.
 struct Suspect {
     feed: usize,
     key: Row,
+    target: u64,
     found: Difference,
+}
+
+/// Hashes of rows or keys as the target stores them; they need no hashing of their own.
+type Counts = HashMap<u64, i64, foldhash::fast::FixedState>;
+
+/// A target table without key.
+async fn counted(
+    conn: &mut Conn,
+    reader: &mut dyn TargetReader,
+    sink: &str,
+    target: &str,
+    feeds: &[Feed],
+    options: &Options,
+    each: &mut dyn FnMut(u64),
+) -> Result<TableReport> {
+    let end = Instant::now() + options.wait;
+    let mut found = count(conn, reader, feeds, None, 0, each).await?;
+    // at least once more, for what the rows are
+    while !found.counts.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        tokio::time::sleep(Duration::from_millis(200).min(left)).await;
+        found = count(conn, reader, feeds, Some(&found.counts), options.limit, each).await?;
+        if Instant::now() >= end {
+            break;
+        }
+    }
+    let sum = |of: fn(i64) -> i64| -> u64 { found.counts.values().map(|n| of(*n).max(0).unsigned_abs()).sum() };
+    let (missing, extra) = (sum(|n| n), sum(|n| -n));
+    let mut differences: Vec<Difference> = found
+        .texts
+        .into_iter()
+        .filter_map(|(hash, row)| {
+            let count = *found.counts.get(&hash)?;
+            let kind = if count > 0 { Kind::Missing } else { Kind::Extra };
+            let key = match count.unsigned_abs() {
+                1 => row,
+                n => format!("{n} times: {row}"),
+            };
+            Some(Difference { key, kind })
+        })
+        .collect();
+    differences.sort_by(|a, b| (a.kind == Kind::Extra, &a.key).cmp(&(b.kind == Kind::Extra, &b.key)));
+    Ok(TableReport {
+        sink: sink.to_owned(),
+        target: target.to_owned(),
+        sources: feeds.iter().map(|f| f.schema.id.clone()).collect(),
+        source_rows: found.source_rows,
+        target_rows: found.target_rows,
+        differing: missing + extra,
+        missing,
+        extra,
+        differences,
+    })
+}
+
+/// Both sides of a table without key, counted.
+#[derive(Default)]
+struct Counted {
+    source_rows: u64,
+    target_rows: u64,
+    /// By hash of the row: how many more the source has. Only those that differ.
+    counts: Counts,
+    /// Some of them for people.
+    texts: HashMap<u64, String>,
+}
+
+/// Counts the rows of both sides; of `only` these, with texts for the first `limit` of them.
+async fn count(
+    conn: &mut Conn,
+    reader: &mut dyn TargetReader,
+    feeds: &[Feed],
+    only: Option<&Counts>,
+    limit: usize,
+    each: &mut dyn FnMut(u64),
+) -> Result<Counted> {
+    let mut found = Counted::default();
+    let mut texts: HashMap<u64, String> = HashMap::new();
+    let counts = |hash: &u64| only.is_none_or(|only| only.contains_key(hash));
+    let is_sample = |texts: &HashMap<u64, String>, hash: &u64| {
+        only.is_some() && texts.len() < limit && !texts.contains_key(hash)
+    };
+    for feed in feeds {
+        let table = feed.flow.target();
+        pages(conn, feed, &mut |rows| {
+            for output in through(feed, rows)?.1 {
+                found.source_rows += 1;
+                let hash = hash(&reader.encode_key(table, &output));
+                if counts(&hash) {
+                    *found.counts.entry(hash).or_default() += 1;
+                    if is_sample(&texts, &hash) {
+                        texts.insert(hash, show_row(table, &output));
+                    }
+                }
+            }
+            each(found.source_rows);
+            Ok(())
+        })
+        .await?;
+    }
+    let Some(first) = feeds.first() else { return Ok(found) };
+    reader.scan_keys(first.flow.target(), &mut |encoded, text| {
+        found.target_rows += 1;
+        let hash = hash(&encoded);
+        if counts(&hash) {
+            let count = found.counts.entry(hash).or_default();
+            *count -= 1;
+            if *count == 0 {
+                found.counts.remove(&hash);
+            } else if is_sample(&texts, &hash) {
+                texts.insert(hash, text);
+            }
+        }
+        true
+    })?;
+    found.counts.retain(|_, n| *n != 0);
+    found.texts = texts;
+    Ok(found)
+}
+
+/// All rows of a source table that a flow reads, with their keys there, some at a time; without key the whole row stands
+/// for it.
+async fn pages(
+    conn: &mut Conn,
+    feed: &Feed,
+    each: &mut dyn FnMut(Vec<(Row, Row)>) -> Result<()>,
+) -> Result<()> {
+    let Some(_) = &feed.key else {
+        let id = &feed.schema.id;
+        let list = feed.decoder.select_list();
+        let sql = format!("SELECT {list} FROM {}.{}", quote_name(&id.database), quote_name(&id.table));
+        let doing = "reading the source";
+        let mut result = conn.exec_iter(sql, ()).await.map_err(|e| query_error(e, doing))?;
+        let mut builder = RowBuilder::new();
+        let mut page = Vec::new();
+        while let Some(row) = result.next().await.map_err(|e| query_error(e, doing))? {
+            let row = feed.decoder.decode(&mut builder, &row.unwrap())?;
+            page.push((row.clone(), row));
+            if page.len() as u64 >= PAGE {
+                each(std::mem::take(&mut page))?;
+            }
+        }
+        return each(page);
+    };
+    let mut lower: Option<Row> = None;
+    loop {
+        let rows = read_page(conn, feed, &KeyRange { lower: lower.clone(), upper: None }, None).await?;
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        lower = Some(last.clone());
+        let full = rows.len() as u64 >= PAGE;
+        each(rows)?;
+        if !full {
+            return Ok(());
+        }
+    }
 }
 
 async fn table(
@@ -193,29 +369,23 @@ async fn table(
     let mut suspects: Vec<Suspect> = Vec::new();
     let mut source_rows = 0;
     for (index, feed) in feeds.iter().enumerate() {
-        let mut lower: Option<Row> = None;
-        loop {
-            let rows = read_page(conn, feed, &KeyRange { lower: lower.clone(), upper: None }, None).await?;
-            let Some((last, _)) = rows.last() else { break };
-            lower = Some(last.clone());
-            let full = rows.len() as u64 >= PAGE;
+        pages(conn, feed, &mut |rows| {
             let (keys, outputs) = through(feed, rows)?;
             source_rows += outputs.len() as u64;
-            for output in &outputs {
-                expected.insert(hash(&reader.encode_key(feed.flow.target(), output)));
-            }
+            let encoded = outputs.iter().map(|o| hash(&reader.encode_key(feed.flow.target(), o)));
+            let encoded: Vec<u64> = encoded.collect();
+            expected.extend(&encoded);
             let answers = reader.compare(feed.flow.target(), &outputs)?;
-            for ((key, output), answer) in keys.into_iter().zip(&outputs).zip(answers) {
+            for (((key, output), target), answer) in keys.into_iter().zip(&outputs).zip(encoded).zip(answers) {
                 if let Some(kind) = kind_of(answer) {
                     let found = Difference { key: show_key(feed.flow.target(), output), kind };
-                    suspects.push(Suspect { feed: index, key, found });
+                    suspects.push(Suspect { feed: index, key, target, found });
                 }
             }
             each(source_rows);
-            if !full {
-                break;
-            }
-        }
+            Ok(())
+        })
+        .await?;
     }
     while !suspects.is_empty() && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(200).min(end.saturating_duration_since(Instant::now())))
@@ -235,15 +405,12 @@ async fn table(
             .await;
         let mut now: HashSet<u64, foldhash::fast::FixedState> = HashSet::default();
         for feed in feeds {
-            let mut lower: Option<Row> = None;
-            loop {
-                let rows =
-                    read_page(conn, feed, &KeyRange { lower: lower.clone(), upper: None }, None).await?;
-                let Some((last, _)) = rows.last() else { break };
-                lower = Some(last.clone());
-                let (_, outputs) = through(feed, rows)?;
+            pages(conn, feed, &mut |rows| {
+                let outputs = through(feed, rows)?.1;
                 now.extend(outputs.iter().map(|o| hash(&reader.encode_key(feed.flow.target(), o))));
-            }
+                Ok(())
+            })
+            .await?;
         }
         // only one that was extra each time counts
         let again: HashSet<Vec<u8>> =
@@ -251,17 +418,20 @@ async fn table(
         extra.retain(|(encoded, _)| again.contains(encoded));
         target_rows = reader.count(&table)?;
     }
-    let differing = (suspects.len() + extra.len()) as u64;
+    let missing = suspects.iter().filter(|s| s.found.kind == Kind::Missing).count() as u64;
+    let (differing, extra_rows) = ((suspects.len() + extra.len()) as u64, extra.len() as u64);
     let mut differences: Vec<Difference> = suspects.into_iter().map(|s| s.found).collect();
     differences.extend(extra.into_iter().map(|(_, key)| Difference { key, kind: Kind::Extra }));
     differences.truncate(options.limit);
     Ok(TableReport {
         sink: sink.to_owned(),
         target: target.to_owned(),
-        sources: feeds.iter().map(|f| f.key.schema.id.clone()).collect(),
+        sources: feeds.iter().map(|f| f.schema.id.clone()).collect(),
         source_rows,
         target_rows,
         differing,
+        missing,
+        extra: extra_rows,
         differences,
     })
 }
@@ -274,8 +444,41 @@ async fn look_again(
     suspects: &mut Vec<Suspect>,
 ) -> Result<()> {
     let mut left = Vec::new();
+    // what differs now, by the key at the target, of those feeds that cannot be asked for one row
+    let mut now: HashMap<u64, Kind, foldhash::fast::FixedState> = HashMap::default();
+    for (index, feed) in feeds.iter().enumerate().filter(|(_, f)| f.key.is_none()) {
+        let wanted: HashSet<u64, foldhash::fast::FixedState> =
+            suspects.iter().filter(|s| s.feed == index).map(|s| s.target).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        pages(conn, feed, &mut |rows| {
+            let table = feed.flow.target();
+            let outputs: Vec<(u64, Row)> = through(feed, rows)?
+                .1
+                .into_iter()
+                .map(|output| (hash(&reader.encode_key(table, &output)), output))
+                .filter(|(hash, _)| wanted.contains(hash))
+                .collect();
+            let rows: Vec<Row> = outputs.iter().map(|(_, output)| output.clone()).collect();
+            for ((hash, _), answer) in outputs.iter().zip(reader.compare(table, &rows)?) {
+                if let Some(kind) = kind_of(answer) {
+                    now.insert(*hash, kind);
+                }
+            }
+            Ok(())
+        })
+        .await?;
+    }
     for mut suspect in std::mem::take(suspects) {
         let feed = &feeds[suspect.feed];
+        if feed.key.is_none() {
+            if let Some(kind) = now.get(&suspect.target) {
+                suspect.found.kind = kind.clone();
+                left.push(suspect);
+            }
+            continue;
+        }
         let rows = read_page(conn, feed, &KeyRange::default(), Some(&suspect.key)).await?;
         let (_, outputs) = through(feed, rows)?;
         // gone from the source, or filtered out now: whether the target still has it is seen by its keys
@@ -324,19 +527,20 @@ async fn read_page(
     range: &KeyRange,
     key: Option<&Row>,
 ) -> Result<Vec<(Row, Row)>> {
+    let Some(by) = &feed.key else {
+        return Err(Error::definite(codes::INTERNAL, format!("table \"{}\" was read by a key", feed.schema.id)));
+    };
     let list = feed.decoder.select_list();
     let sql = match key {
-        Some(key) => format!("SELECT {list} {} WHERE {}", feed.key.from(), feed.key.equals(key)),
-        None => format!(
-            "SELECT {list} {}{} ORDER BY {} LIMIT {PAGE}",
-            feed.key.from(),
-            feed.key.condition(range),
-            feed.key.order()
-        ),
+        Some(key) => format!("SELECT {list} {} WHERE {}", by.from(), by.equals(key)),
+        None => {
+            let (from, condition, order) = (by.from(), by.condition(range), by.order());
+            format!("SELECT {list} {from}{condition} ORDER BY {order} LIMIT {PAGE}")
+        }
     };
     let rows: Vec<mysql_async::Row> =
         conn.exec(sql, ()).await.map_err(|e| query_error(e, "reading the source"))?;
-    let mut keys = cdc_mysql::binlog::rows::KeyExtractor::new(&feed.key.schema, &feed.key.columns);
+    let mut keys = cdc_mysql::binlog::rows::KeyExtractor::new(&feed.schema, &by.columns);
     let mut builder = RowBuilder::new();
     rows.into_iter()
         .map(|row| {
@@ -349,10 +553,12 @@ async fn read_page(
 /// Rows through the flow's program; those that are filtered out are left out.
 fn through(feed: &Feed, rows: Vec<(Row, Row)>) -> Result<(Vec<Row>, Vec<Row>)> {
     let origin = Origin { snapshot: true, ..Origin::default() };
-    let meta = RowMeta { op: Op::Read, table: &feed.key.schema.id, origin: &origin };
+    let meta = RowMeta { op: Op::Read, table: &feed.schema.id, origin: &origin };
     let mut keys = Vec::with_capacity(rows.len());
     let mut outputs = Vec::with_capacity(rows.len());
+    let mut builder = RowBuilder::new();
     for (key, row) in rows {
+        let row = feed.view.row(row, &origin, &mut builder)?;
         if let Some(output) = feed.flow.apply(&row, &meta)? {
             keys.push(key);
             outputs.push(output);
@@ -366,4 +572,10 @@ fn show_key(table: &TargetTable, row: &Row) -> String {
     let parts: Vec<String> =
         table.key.iter().map(|&i| format!("{} = {}", table.schema.columns[i].name, values[i])).collect();
     parts.join(", ")
+}
+
+/// A whole row.
+fn show_row(table: &TargetTable, row: &Row) -> String {
+    let columns = table.schema.columns.iter().zip(row.iter());
+    columns.map(|(column, value)| format!("{} = {value}", column.name)).collect::<Vec<_>>().join(", ")
 }

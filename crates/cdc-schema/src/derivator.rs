@@ -1,36 +1,55 @@
 //! (source changes, mode, target table before and after) -> changes for the target.
 //!
-//! | mode | create | add column | rename column | drop column | alter type | rename table | truncate, drop |
-//! |---|---|---|---|---|---|---|---|
-//! | exception | apply | stop | stop | stop | stop | stop | stop |
-//! | evolve | apply | apply | apply | apply | apply | apply | apply |
-//! | lenient | apply | appended, nullable | new column, filled from the old one, which stays | stays | apply | apply | left alone |
+//! | mode | create | add column | rename column | drop column | alter type | rename table | truncate, drop | copied again |
+//! |---|---|---|---|---|---|---|---|---|
+//! | exception | apply | stop | stop | stop | stop | stop | stop | rows go |
+//! | evolve | apply | apply | apply | apply | apply | apply | apply | rows go |
+//! | lenient | apply | appended, nullable | new column, filled from the old one, which stays | stays | apply | apply | left alone | rows go |
+//!
+//! *A table that is copied again* ([`SchemaChange::ResnapshotTable`]) loses its rows in every mode: they come anew,
+//! and one that did not go would stay beside them. It is no change of shape, so no mode stops at it and `exclude` does
+//! not know it. Where several source tables fill one target table only rows of the one may go ([`Share`]); so it is
+//! with TRUNCATE and DROP.
 //!
 //! Only what a flow's rows show counts: a column that a `select` leaves out changes nothing at its target.
 //! `include` and `exclude` name kinds of changes; one that is kept out is treated as if the flow did not have it.
 
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
-use cdc_core::schema::{Column, same_name};
+use cdc_core::schema::{Column, TableId, same_name};
 use cdc_core::schema_change::SchemaChange;
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, Row, codes};
 use std::sync::Arc;
 
-/// What a target has to do.
+/// Which rows of a target table are those of one source table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Share {
+    /// All: no other table flows into it.
+    Alone,
+    /// Those that have these values in these columns.
+    Told(Vec<(Column, Row)>),
+    /// It cannot be told: these flow into it too.
+    Untold(Vec<TableId>),
+}
+
+/// What a target has to do; `share` is about the target table before the changes, or after them where there is none
+/// before.
 ///
 /// # Errors
 /// `SCHEMA_CHANGE_REFUSED` in mode exception; `KEY_CHANGED` if the rows would have another key;
+/// `TARGET_COLLISION` if rows are to go that cannot be told from those of another source table;
 /// `FEATURE_NOT_YET` for modes that are not built.
 pub fn derive(
     flow: &FlowPlan,
     changes: &[SchemaChange],
     before: Option<&Arc<TargetTable>>,
     after: Option<&Arc<TargetTable>>,
+    share: &Share,
 ) -> Result<Vec<TargetSchemaChange>> {
     let mode = flow.on_schema_change;
     let (before, after) = match (before, after) {
         (None, None) => return Ok(Vec::new()),
-        (None, Some(after)) => return Ok(vec![TargetSchemaChange::CreateTable { table: after.clone() }]),
+        (None, Some(after)) => return created(changes, after, share),
         (Some(before), None) => {
             if changes.iter().any(|c| matches!(c, SchemaChange::RenameTable { .. })) {
                 // renamed to where this flow does not look
@@ -39,17 +58,19 @@ pub fn derive(
             }
             refuse(flow, "drop_table", &before.name)?;
             let wanted = mode == SchemaChangeMode::Evolve || flow.include.iter().any(|k| k == "drop_table");
-            return Ok(if wanted && applies(flow, "drop_table") {
-                vec![TargetSchemaChange::DropTable { table: before.name.clone() }]
-            } else {
-                Vec::new()
-            });
+            if !wanted || !applies(flow, "drop_table") {
+                return Ok(Vec::new());
+            }
+            return Ok(vec![match share {
+                Share::Alone => TargetSchemaChange::DropTable { table: before.name.clone() },
+                _ => remove_rows(&before.name, &before.schema.id, share, false)?,
+            }]);
         }
         (Some(before), Some(after)) => (before, after),
     };
     if changes.iter().any(|c| matches!(c, SchemaChange::CreateTable { .. })) {
         // dropped and made again in one statement (CREATE OR REPLACE)
-        return Ok(vec![TargetSchemaChange::CreateTable { table: after.clone() }]);
+        return created(changes, after, share);
     }
     check_key(before, after, changes)?;
     let mut out = Vec::new();
@@ -70,8 +91,14 @@ pub fn derive(
                 let wanted =
                     mode == SchemaChangeMode::Evolve || flow.include.iter().any(|k| k == "truncate_table");
                 if wanted && applies(flow, "truncate_table") {
-                    out.push(TargetSchemaChange::TruncateTable { table: name.clone() });
+                    out.push(match share {
+                        Share::Alone => TargetSchemaChange::TruncateTable { table: name.clone() },
+                        _ => remove_rows(&name, &before.schema.id, share, false)?,
+                    });
                 }
+            }
+            SchemaChange::ResnapshotTable { .. } => {
+                out.push(remove_rows(&name, &before.schema.id, share, true)?);
             }
             SchemaChange::AddColumn { column, .. } => {
                 let Some(new) = has(&column.name) else { continue };
@@ -162,11 +189,40 @@ pub fn derive(
             | SchemaChange::AlterColumnDefault { .. }
             | SchemaChange::AlterColumnAttributes { .. }
             | SchemaChange::ChangePrimaryKey { .. }
-            | SchemaChange::ChangeUniqueKeys { .. }
-            | SchemaChange::ResnapshotTable { .. } => {}
+            | SchemaChange::ChangeUniqueKeys { .. } => {}
         }
     }
     Ok(out)
+}
+
+/// A table that was not there, or is another now.
+fn created(
+    changes: &[SchemaChange],
+    after: &Arc<TargetTable>,
+    share: &Share,
+) -> Result<Vec<TargetSchemaChange>> {
+    let mut out = vec![TargetSchemaChange::CreateTable { table: after.clone() }];
+    if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
+        out.push(remove_rows(&after.name, &after.schema.id, share, true)?);
+    }
+    Ok(out)
+}
+
+fn remove_rows(table: &str, source: &TableId, share: &Share, again: bool) -> Result<TargetSchemaChange> {
+    let only = match share {
+        Share::Alone => Vec::new(),
+        Share::Told(only) => only.clone(),
+        Share::Untold(others) => {
+            let others: Vec<String> = others.iter().map(|t| format!("\"{t}\"")).collect();
+            return Err(Error::definite(
+                codes::TARGET_COLLISION,
+                format!("rows of \"{source}\" in target table \"{table}\" cannot be told from those of other tables"),
+            )
+            .note(format!("all rows of \"{source}\" are to go there; {} flow into it too", others.join(", ")))
+            .help("let a column tell where a row comes from: extend meta.table as shard (and meta.database, where table names repeat); then copy anew"));
+        }
+    };
+    Ok(TargetSchemaChange::RemoveRows { table: table.to_owned(), source: source.clone(), only, again })
 }
 
 fn find<'t>(table: &'t TargetTable, column: &str) -> Option<&'t Column> {
@@ -243,7 +299,7 @@ fn key_text(table: &TargetTable) -> String {
         .iter()
         .map(|&i| format!("{} {}", table.schema.columns[i].name, table.schema.columns[i].ty))
         .collect();
-    columns.join(", ")
+    if columns.is_empty() { "none".to_owned() } else { columns.join(", ") }
 }
 
 #[cfg(test)]
@@ -297,7 +353,7 @@ mod tests {
     fn run(flow: &FlowPlan, changes: &[SchemaChange]) -> Result<Vec<TargetSchemaChange>> {
         let before = schema();
         let after = changes.iter().try_fold(before.clone(), |s, c| c.apply_to(&s))?;
-        derive(flow, changes, Some(&target(&before)), Some(&target(&after)))
+        derive(flow, changes, Some(&target(&before)), Some(&target(&after)), &Share::Alone)
     }
 
     fn id() -> TableId {
@@ -349,5 +405,79 @@ mod tests {
             position: None,
         };
         assert_eq!(run(&f, &[alter]).unwrap_err().code(), codes::KEY_CHANGED);
+    }
+
+    fn again() -> SchemaChange {
+        SchemaChange::ResnapshotTable { table: id(), reason: "it has no key".into() }
+    }
+
+    fn rows_go(only: Vec<(Column, Row)>, again: bool) -> TargetSchemaChange {
+        TargetSchemaChange::RemoveRows { table: "items".into(), source: id(), only, again }
+    }
+
+    #[test]
+    fn a_table_that_is_copied_again_is_emptied_in_every_mode_at_its_place() {
+        for (mode, _) in SchemaChangeMode::ALL {
+            let mut f = flow(mode);
+            f.include = vec!["add_column".into()];
+            f.exclude = vec!["truncate_table".into()];
+            assert_eq!(run(&f, &[again()]).unwrap(), [rows_go(vec![], true)], "{mode:?}");
+        }
+        let add = SchemaChange::AddColumn {
+            table: id(),
+            column: Column::new("note", int()),
+            position: ColumnPosition::Last,
+        };
+        let out = run(&flow(SchemaChangeMode::Lenient), &[add, again()]).unwrap();
+        assert!(matches!(&out[..], [TargetSchemaChange::AddColumn { .. }, last] if *last == rows_go(vec![], true)));
+        // and one that comes into the set with rows nobody has seen
+        let after = target(&schema());
+        let out = derive(&flow(SchemaChangeMode::Lenient), &[again()], None, Some(&after), &Share::Alone);
+        assert_eq!(out.unwrap(), [TargetSchemaChange::CreateTable { table: after }, rows_go(vec![], true)]);
+    }
+
+    #[test]
+    fn of_a_shared_target_only_rows_of_the_source_go() {
+        let table = target(&schema());
+        let truncate = SchemaChange::TruncateTable { table: id() };
+        let drop = SchemaChange::DropTable { table: id() };
+        let evolve = flow(SchemaChangeMode::Evolve);
+        let only = vec![(Column::new("shard", int()), Row::pack([cdc_core::Value::Int(1)]))];
+        let told = Share::Told(only.clone());
+        let untold = Share::Untold(vec![TableId::new("shop", "others")]);
+        for (change, after, comes) in
+            [(again(), Some(&table), true), (truncate, Some(&table), false), (drop, None, false)]
+        {
+            let changes = std::slice::from_ref(&change);
+            let out = derive(&evolve, changes, Some(&table), after, &told).unwrap();
+            assert_eq!(out, [rows_go(only.clone(), comes)]);
+            let error = derive(&evolve, changes, Some(&table), after, &untold).unwrap_err();
+            assert_eq!(error.code(), codes::TARGET_COLLISION);
+            let text = error.to_string();
+            assert!(text.contains("\"shop.items\"") && text.contains("\"shop.others\""), "{text}");
+        }
+        // what lenient leaves alone it need not tell apart
+        let truncate = [SchemaChange::TruncateTable { table: id() }];
+        let lenient = flow(SchemaChangeMode::Lenient);
+        assert_eq!(derive(&lenient, &truncate, Some(&table), Some(&table), &untold).unwrap(), []);
+    }
+
+    #[test]
+    fn a_table_without_key_keeps_its_shape_changes_and_gets_no_key_unseen() {
+        let mut keyless = schema();
+        keyless.primary_key.clear();
+        let before = target(&keyless);
+        let add = SchemaChange::AddColumn {
+            table: id(),
+            column: Column::new("note", int()),
+            position: ColumnPosition::Last,
+        };
+        let evolve = flow(SchemaChangeMode::Evolve);
+        let after = target(&add.apply_to(&keyless).unwrap());
+        let out = derive(&evolve, &[add], Some(&before), Some(&after), &Share::Alone).unwrap();
+        assert!(matches!(&out[..], [TargetSchemaChange::AddColumn { .. }]));
+        let key = SchemaChange::ChangePrimaryKey { table: id(), columns: vec!["id".into()] };
+        let error = derive(&evolve, &[key], Some(&before), Some(&target(&schema())), &Share::Alone);
+        assert_eq!(error.unwrap_err().code(), codes::KEY_CHANGED);
     }
 }

@@ -16,11 +16,23 @@
 //! {"tick":13,"table":"orders","op":"delete","key":{"id":7},"row":null}
 //! ```
 //!
+//! A table without key: `key` is null, `op` is `insert` or `delete`, and a delete has the row that goes in `row`: one
+//! of the rows equal to it goes. (In `debezium-json` it is in `before` as ever; an update is two lines, `d` and `c`.)
+//! ```json
+//! {"tick":14,"table":"log","op":"insert","key":null,"row":{"line":"a"}}
+//! {"tick":15,"table":"log","op":"delete","key":null,"row":{"line":"a"}}
+//! ```
+//!
 //! A schema change is a line of its own, the same in both formats, its kind in the words of the flow options
 //! `include` and `exclude` (and `fill_column`: `to` takes the values of `from`, in every row); `tick` is that of the next change or of
 //! the commit, whichever is written first:
 //! ```json
 //! {"schema_change":"add_column","table":"orders","column":{"name":"note","type":"varchar(20)","nullable":true,"default":null},"tick":14}
+//! ```
+//! `resnapshot_table` says that all rows of the table go and those that are there now come again (`r`); where several
+//! source tables fill it `only` tells whose: the rows with these values. `truncate_table` has `only` in that case too.
+//! ```json
+//! {"schema_change":"resnapshot_table","table":"orders","source":"shop.orders_1","only":{"shard":"orders_1"},"tick":15}
 //! ```
 //!
 //! Values: integers of all widths, YEAR and BIT as numbers (64 bits: read them with a parser that keeps
@@ -143,6 +155,7 @@ fn debezium(out: &mut Vec<u8>, names: &Names, change: &TargetChange, source: &[u
     out.extend_from_slice(b"{\"before\":");
     match (&change.before, change.op) {
         (Some(before), _) => names.row(out, before),
+        (None, TargetOp::Delete) if names.key.is_empty() => names.row(out, &change.key),
         (None, TargetOp::Delete) => names.key(out, &change.key),
         (None, TargetOp::Upsert) => out.extend_from_slice(b"null"),
     }
@@ -170,14 +183,21 @@ fn plain(out: &mut Vec<u8>, names: &Names, table: &TargetTable, change: &TargetC
     text::push_uint(out, change.tick);
     out.extend_from_slice(b",\"table\":");
     push_string(out, &table.name);
+    let multiset = table.is_multiset();
     out.extend_from_slice(match change.op {
+        TargetOp::Upsert if multiset => b",\"op\":\"insert\",\"key\":",
         TargetOp::Upsert => b",\"op\":\"upsert\",\"key\":",
         TargetOp::Delete => b",\"op\":\"delete\",\"key\":",
     });
-    names.key(out, &change.key);
+    if multiset {
+        out.extend_from_slice(b"null");
+    } else {
+        names.key(out, &change.key);
+    }
     out.extend_from_slice(b",\"row\":");
     match (&change.row, change.op) {
         (Some(row), TargetOp::Upsert) => names.row(out, row),
+        (_, TargetOp::Delete) if multiset => names.row(out, &change.key),
         _ => out.extend_from_slice(b"null"),
     }
     out.extend_from_slice(b"}\n");
@@ -344,6 +364,20 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         }
         TargetSchemaChange::TruncateTable { table } => {
             json!({ "schema_change": "truncate_table", "table": table })
+        }
+        TargetSchemaChange::RemoveRows { table, source, only, again } => {
+            let word = if *again { "resnapshot_table" } else { "truncate_table" };
+            let mut line = json!({ "schema_change": word, "table": table, "source": source.to_string() });
+            if !only.is_empty() {
+                let member = |(column, value): &(Column, Row)| {
+                    let mut text = Vec::new();
+                    push_json(&mut text, &value.get(0), text::fraction_digits(&column.ty));
+                    // what was just made is JSON
+                    (column.name.to_string(), serde_json::from_slice(&text).unwrap_or_default())
+                };
+                line["only"] = serde_json::Value::Object(only.iter().map(member).collect());
+            }
+            line
         }
         TargetSchemaChange::DropTable { table } => json!({ "schema_change": "drop_table", "table": table }),
         TargetSchemaChange::RenameTable { from, to } => {

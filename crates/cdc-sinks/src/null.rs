@@ -67,6 +67,8 @@ struct Sum {
     /// Changes whose image before was not whole.
     without_before: u64,
     reshaped: bool,
+    /// Rows of one of several source tables went as a whole: how many is not known.
+    unseen: bool,
 }
 
 impl NullSink {
@@ -105,6 +107,7 @@ impl Sum {
             changes: 0,
             without_before: 0,
             reshaped: false,
+            unseen: false,
         }
     }
 
@@ -215,6 +218,16 @@ impl Sink for NullSink {
                     *sum = Sum::new(&sum.schema);
                 }
             }
+            TargetSchemaChange::RemoveRows { table, only, .. } => {
+                self.touch(table);
+                if let Some(sum) = self.tables.get_mut(table) {
+                    if only.is_empty() {
+                        *sum = Sum::new(&sum.schema);
+                    } else {
+                        sum.unseen = true;
+                    }
+                }
+            }
             TargetSchemaChange::RenameTable { from, to } => {
                 self.touch(from);
                 self.touch(to);
@@ -258,6 +271,9 @@ impl Sink for NullSink {
             }
             if sum.reshaped {
                 line.push_str(" (not the server's: the table changed its shape)");
+            }
+            if sum.unseen {
+                line.push_str(" (not the server's: rows of one of its source tables were to go, uncounted)");
             }
             line
         };

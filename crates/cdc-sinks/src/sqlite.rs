@@ -41,7 +41,10 @@
 //!    one else can hold our epoch, that tick is our own lost commit: if it covers t, the transaction is
 //!    rolled back and the commit reported as done; if not, the row is set from there. Writing the ticks in
 //!    between a second time changes nothing: an upsert or delete by key leaves what it leaves the first time,
-//!    and the whole of it becomes visible at once, at t.
+//!    and the whole of it becomes visible at once, at t. Rows of a table without key would be there twice: so what
+//!    the lost commit covers is known when the transaction begins, and they are passed over. (A table emptied or
+//!    dropped in between cannot be told to lie before or behind it: then a longer commit is refused. The
+//!    committer tries the very commit that was lost, so it does not happen.)
 //!
 //! With `synchronous = normal` point 1 holds for a crash of the process, not of the machine: the last commits
 //! may then be gone, while the state folder says they were made. The start refuses that as it refuses any
@@ -82,6 +85,7 @@ use error::{BUSY_SECONDS, Errors, needs_recovery};
 use look::{Found, create_table, owners};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -188,6 +192,10 @@ pub struct SqliteSink {
     /// By table name; made by `prepare`.
     writers: HashMap<String, Writer>,
     scratch: Vec<u8>,
+    /// The tick of a commit of ours whose answer was lost, if the open transaction began behind one; else 0.
+    covered: Cell<i64>,
+    /// Rows went as a whole in the open transaction.
+    emptied: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -209,6 +217,8 @@ impl SqliteSink {
             inspected: None,
             writers: HashMap::new(),
             scratch: Vec::new(),
+            covered: Cell::new(0),
+            emptied: false,
         }
     }
 
@@ -238,7 +248,10 @@ impl SqliteSink {
         db.execute_batch("BEGIN IMMEDIATE").map_err(|e| self.errors().of(codes::TARGET_WRITE, doing, &e))?;
         let held = read_progress(db, &claim.job.pipeline, &claim.job.sink);
         match held.map_err(|e| self.errors().of(codes::TARGET_WRITE, doing, &e))? {
-            Some(held) if held.epoch == claim.epoch => Ok(true),
+            Some(held) if held.epoch == claim.epoch => {
+                self.covered.set(if held.tick > claim.previous { held.tick } else { 0 });
+                Ok(true)
+            }
             held => {
                 roll_back(db);
                 Err(self.fenced(held.as_ref()))
@@ -422,7 +435,13 @@ impl Sink for SqliteSink {
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = self.begin().and_then(|_| {
             let (db, _) = self.claimed()?;
+            let covered = u64::try_from(self.covered.get()).unwrap_or(0);
             match self.writers.get(&batch.table.name) {
+                Some(writer) if batch.table.is_multiset() && covered > 0 => {
+                    let changes = batch.changes.iter().filter(|c| c.tick > covered).cloned().collect();
+                    let left = TargetBatch { changes, ..batch.clone() };
+                    writer.write(db, &left, &mut scratch, self.errors())
+                }
                 Some(writer) => writer.write(db, batch, &mut scratch, self.errors()),
                 None => Err(Error::definite(codes::INTERNAL, "a table was not prepared")),
             }
@@ -450,6 +469,12 @@ impl Sink for SqliteSink {
             relist(db, &claim.job, change)
                 .map_err(|e| self.errors().of(codes::TARGET_DDL, "listing the table", &e))
         });
+        self.emptied |= matches!(
+            change,
+            TargetSchemaChange::RemoveRows { .. }
+                | TargetSchemaChange::TruncateTable { .. }
+                | TargetSchemaChange::DropTable { .. }
+        );
         made.inspect_err(|_| self.rollback())
     }
 
@@ -482,6 +507,15 @@ impl Sink for SqliteSink {
                         roll_back(db);
                         return Ok(held.tick);
                     }
+                    Some(held) if held.epoch == claim.epoch && self.emptied => {
+                        let headline = format!(
+                            "the commit of tick {} reported an error and was made; tick {tick} cannot be added to it",
+                            held.tick
+                        );
+                        return Err(Error::definite(codes::INTERNAL, headline)
+                            .note("in between a table is emptied")
+                            .help("start again: it goes on from where the target stands"));
+                    }
                     Some(held) if held.epoch == claim.epoch => {
                         advance(held.tick).map_err(|e| failed(&e))?;
                     }
@@ -493,6 +527,7 @@ impl Sink for SqliteSink {
         });
         match result {
             Ok(committed) => {
+                self.emptied = false;
                 if let Some(claim) = &mut self.claim {
                     // A lost commit may cover later ticks: those come again, and are then found done.
                     claim.previous = committed.min(i64::try_from(tick).unwrap_or(i64::MAX));
@@ -512,6 +547,7 @@ impl Sink for SqliteSink {
         }
         // A table may have been made in what is gone now.
         self.writers.clear();
+        self.emptied = false;
     }
 }
 
@@ -666,6 +702,7 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }
         | TargetSchemaChange::TruncateTable { table }
+        | TargetSchemaChange::RemoveRows { table, .. }
         | TargetSchemaChange::DropTable { table } => vec![table],
         TargetSchemaChange::RenameTable { from, to } => vec![from, to],
     }
@@ -693,12 +730,20 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 fn check_key(table: &TargetTable) -> Result<()> {
-    if table.key.is_empty() || table.key.iter().any(|i| *i >= table.schema.columns.len()) {
+    if table.key.iter().any(|i| *i >= table.schema.columns.len()) {
         return Err(Error::definite(
-            codes::NO_KEY,
-            format!("table \"{}\" has no key to write by", table.name),
+            codes::INTERNAL,
+            format!("table \"{}\" has a key of columns that it does not have", table.name),
+        ));
+    }
+    let hides = |name: &&str| table.schema.column_index(name).is_some();
+    if table.is_multiset() && look::ROW_NUMBERS.iter().all(hides) {
+        return Err(Error::definite(
+            codes::TARGET_SHAPE,
+            format!("columns of table \"{}\" hide the row number under all of its names", table.name),
         )
-        .help("name one in the flow: key (..)"));
+        .note(format!("without a key a row is found by it: {}", look::ROW_NUMBERS.join(", ")))
+        .help("give one of them another name in the flow: rename (..)"));
     }
     Ok(())
 }

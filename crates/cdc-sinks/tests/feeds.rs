@@ -241,3 +241,81 @@ fn the_checksum_statement_quotes_names() {
          , 0) % 18446744073709551616 AS UNSIGNED))), 16, '0') FROM `shop`.`a``b`"
     );
 }
+
+/// `log (line VARCHAR)`, without a key: a row comes, comes again, and one of the two goes.
+fn of_multiset() -> cdc_core::connector::TargetBatch {
+    let table = table("log", vec![Column::new("line", varchar())], &[]);
+    let row = Row::pack([text("a")]);
+    let come = |tick, op| {
+        let mut change = upsert(&table, tick, &row);
+        (change.key, change.source_op) = (row.clone(), op);
+        change
+    };
+    let mut go = delete(3, row.clone());
+    go.before = Some(row.clone());
+    batch(&table, vec![come(1, Op::Read), come(2, Op::Insert), go])
+}
+
+fn again(only: Vec<(Column, Row)>) -> TargetSchemaChange {
+    let source = cdc_core::TableId::new("shop", "log");
+    TargetSchemaChange::RemoveRows { table: "log".into(), source, only, again: true }
+}
+
+#[test]
+fn rows_without_a_key_are_told_whole() {
+    let folder = tempdir().unwrap();
+    let mut sink = jsonl(folder.path());
+    sink.claim(&job("run")).unwrap();
+    sink.apply(&again(vec![])).unwrap();
+    sink.write(&of_multiset()).unwrap();
+    sink.apply(&again(vec![(Column::new("shard", varchar()), Row::pack([text("a\"b")]))])).unwrap();
+    let mut truncate = again(vec![(Column::new("n", int()), Row::pack([Value::Int(7)]))]);
+    let TargetSchemaChange::RemoveRows { again, .. } = &mut truncate else { unreachable!() };
+    *again = false;
+    sink.apply(&truncate).unwrap();
+    sink.commit(4, &binding(4)).unwrap();
+    let expected = r#"{"schema_change":"resnapshot_table","table":"log","source":"shop.log","tick":1}
+{"tick":1,"table":"log","op":"insert","key":null,"row":{"line":"a"}}
+{"tick":2,"table":"log","op":"insert","key":null,"row":{"line":"a"}}
+{"tick":3,"table":"log","op":"delete","key":null,"row":{"line":"a"}}
+{"schema_change":"resnapshot_table","table":"log","source":"shop.log","only":{"shard":"a\"b"},"tick":4}
+{"schema_change":"truncate_table","table":"log","source":"shop.log","only":{"n":7},"tick":4}
+"#;
+    assert_eq!(text_of(folder.path()), expected);
+    // and as Debezium's envelope: the row that goes is `before`
+    let options = [("path", "feed.jsonl"), ("format", "debezium-json")];
+    std::fs::remove_file(folder.path().join("feed.jsonl")).unwrap();
+    drop(sink);
+    let mut sink = cdc_sinks::open(&plan("jsonl", &options), folder.path()).unwrap();
+    sink.claim(&job("run")).unwrap();
+    sink.write(&of_multiset()).unwrap();
+    sink.commit(3, &binding(3)).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text_of(folder.path()).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<String> =
+        lines.iter().map(|l| format!("{} {} {}", l["op"], l["before"], l["after"])).collect();
+    assert_eq!(
+        told,
+        [
+            r#""r" null {"line":"a"}"#,
+            r#""c" null {"line":"a"}"#,
+            r#""d" {"line":"a"} null"#
+        ]
+    );
+}
+
+#[test]
+fn the_null_sink_counts_rows_without_a_key_and_begins_anew_with_the_table() {
+    let mut sink = null();
+    sink.write(&of_multiset()).unwrap();
+    sink.commit(3, &binding(3)).unwrap();
+    let one = sink.summary();
+    assert!(one[0].starts_with("null: shop.log 1 rows checksum "), "{one:?}");
+    assert!(!one[0].contains("not the server's"), "{one:?}");
+    sink.apply(&again(vec![])).unwrap();
+    assert_eq!(sink.summary(), ["null: shop.log 0 rows checksum 0000000000000000"]);
+    sink.rollback();
+    assert_eq!(sink.summary(), one);
+    sink.apply(&again(vec![(Column::new("shard", int()), Row::pack([Value::Int(1)]))])).unwrap();
+    assert!(sink.summary()[0].contains("uncounted"), "{:?}", sink.summary());
+}

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use cdc_testkit::servers::{Server, ServerKind, ServerOptions, fresh_dir, remove_dir};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions, TEST_SERVER, fresh_dir, remove_dir};
 
 /// Runs a test on every server, all at the same time.
 fn on_each(test: fn(ServerKind) -> Result<()>) -> Result<()> {
@@ -13,11 +13,6 @@ fn on_each(test: fn(ServerKind) -> Result<()>) -> Result<()> {
         let tests = ServerKind::ALL.map(|kind| (kind, scope.spawn(move || test(kind))));
         tests.into_iter().try_for_each(|(kind, test)| test.join().expect("no panic").context(kind))
     })
-}
-
-/// The statement for the end of the log.
-fn log_status(kind: ServerKind) -> &'static str {
-    if kind.is_mariadb() { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" }
 }
 
 #[test]
@@ -36,8 +31,12 @@ fn each_server_is_what_it_says_and_logs_rows_in_full() -> Result<()> {
             let query = "SELECT @@gtid_strict_mode, @@log_slave_updates, @@binlog_annotate_row_events";
             assert_eq!(server.sql(query)?, "1\t1\t1\n");
             // the accounts were made outside of any log
-            assert_eq!(server.sql("SELECT @@gtid_binlog_pos")?, "\n");
+            assert_eq!(server.executed()?, "");
         }
+        server.sql("CREATE DATABASE d")?;
+        let (file, offset) = server.log_end()?;
+        assert!(file.starts_with("binlog.0000") && offset > 200, "{kind}: {file}:{offset}");
+        assert!(server.executed()?.ends_with('1'), "{kind}: {}", server.executed()?);
         Ok(())
     })
 }
@@ -78,7 +77,7 @@ fn accounts_have_the_rights_of_a_reader_and_no_more() -> Result<()> {
         server.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY, v TEXT)")?;
         server.sql_as("root", "root", "INSERT INTO shop.t VALUES (1, 'grün\tß')")?;
         assert_eq!(server.sql_as("cdc", "cdc", "SELECT * FROM shop.t")?, "1\tgrün\\tß\n");
-        server.sql_as("cdc", "cdc", &format!("{}; FLUSH TABLES WITH READ LOCK", log_status(kind)))?;
+        server.sql_as("cdc", "cdc", &format!("{}; FLUSH TABLES WITH READ LOCK", kind.show_log_status()))?;
         let error = server.sql_as("cdc", "cdc", "DELETE FROM shop.t").unwrap_err().to_string();
         assert!(error.contains("ERROR 1142"), "{error}");
         assert!(server.sql_as("cdc", "wrong", "SELECT 1").is_err());
@@ -106,8 +105,8 @@ fn the_log_is_read_by_the_servers_own_program() -> Result<()> {
         let server = Server::start(ServerOptions::of(kind))?;
         server
             .sql("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (4711)")?;
-        let status = server.sql(log_status(kind))?;
-        let file = status.split('\t').next().context("no log")?;
+        let (file, _) = server.log_end()?;
+        let file = &*file;
         // a file that is closed: one that is written to says so in its header
         server.sql("FLUSH BINARY LOGS")?;
         let dump = fresh_dir("dump")?;
@@ -205,6 +204,39 @@ fn a_refused_option_is_reported_with_the_servers_own_words() {
     for kind in ServerKind::ALL {
         let error = Server::start(ServerOptions::of(kind).with("--no-such-option")).unwrap_err().to_string();
         assert!(error.contains("no-such-option") && error.contains("ended while starting"), "{error}");
+    }
+}
+
+/// Runs this very test program again, once for each word.
+#[test]
+fn the_server_of_a_run_is_named_by_the_environment() -> Result<()> {
+    let run = |name: &str| {
+        Command::new(std::env::current_exe()?)
+            .args(["--exact", "helper_that_says_the_server_of_its_run", "--ignored", "--nocapture"])
+            .env("CDC_TESTKIT_HELPER", "1")
+            .env(TEST_SERVER, name)
+            .output()
+    };
+    for (name, kind) in [("", ServerKind::MySql), ("mysql", ServerKind::MySql), ("mariadb-11.8", ServerKind::MariaDb118)] {
+        let output = run(name)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains(&format!("server: {kind}\n")), "{name}: {said}");
+    }
+    let output = run("oracle")?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let wanted = "CDC_TEST_SERVER: no server \"oracle\": there are mysql, mariadb-10.11, mariadb-11.8";
+    assert!(!output.status.success() && said.contains(wanted), "{said}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "run by the_server_of_a_run_is_named_by_the_environment"]
+fn helper_that_says_the_server_of_its_run() {
+    if std::env::var_os("CDC_TESTKIT_HELPER").is_some() {
+        #[allow(clippy::print_stdout)]
+        {
+            println!("server: {}", ServerOptions::of_this_run().kind);
+        }
     }
 }
 

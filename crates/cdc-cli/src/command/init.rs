@@ -158,6 +158,10 @@ fn report(found: &Found, places: &Places, failures: usize) -> String {
         printable(&found.version)
     );
     _ = writeln!(out, "{}: their structures", places.schema.display());
+    for table in found.taken.iter().filter(|t| t.key.is_empty()) {
+        let id = printable(&table.id.to_string()).into_owned();
+        _ = writeln!(out, "without a key: {id}: copied as a multiset, unless a flow of its own has key (..)");
+    }
     for table in &found.left_out {
         _ = writeln!(out, "left out: {}: {}", printable(&table.id.to_string()), printable(&table.reason));
     }

@@ -70,11 +70,12 @@ fn to_text(report: &Report) -> String {
     for table in &report.tables {
         _ = writeln!(
             out,
-            "{}: {} at the source, {} at the target, {}",
+            "{}: {} at the source, {} at the target, {}{}",
             name(table),
             count(table.source_rows, "row"),
             table.target_rows,
-            count(table.differing, "difference")
+            count(table.differing, "difference"),
+            kinds(table)
         );
         for difference in &table.differences {
             one_difference(&mut out, difference);
@@ -94,6 +95,16 @@ fn to_text(report: &Report) -> String {
     let (tables, rows) = (count(report.tables.len() as u64, "table"), count(report.rows(), "row"));
     _ = writeln!(out, "verified {tables}, {rows}: {}", count(report.differing(), "difference"));
     out
+}
+
+/// How many are missing, and how many are extra.
+fn kinds(table: &TableReport) -> String {
+    match (table.missing, table.extra) {
+        (0, 0) => String::new(),
+        (missing, 0) => format!(", {missing} missing"),
+        (0, extra) => format!(", {extra} extra"),
+        (missing, extra) => format!(", {missing} missing, {extra} extra"),
+    }
 }
 
 fn name(table: &TableReport) -> String {
@@ -146,6 +157,8 @@ fn to_json(report: &Report) -> Value {
             "source_rows": t.source_rows,
             "target_rows": t.target_rows,
             "differing": t.differing,
+            "missing": t.missing,
+            "extra": t.extra,
             "differences": t.differences.iter().map(difference).collect::<Vec<_>>(),
         })
     };
@@ -165,6 +178,7 @@ mod tests {
     use cdc_core::schema::TableId;
 
     fn report(differences: Vec<Difference>, differing: u64) -> Report {
+        let count_of = |kind: &Kind| differences.iter().filter(|d| d.kind == *kind).count() as u64;
         let table = TableReport {
             sink: "dw".into(),
             target: "orders".into(),
@@ -172,6 +186,8 @@ mod tests {
             source_rows: 2000,
             target_rows: 1999,
             differing,
+            missing: count_of(&Kind::Missing),
+            extra: count_of(&Kind::Extra),
             differences,
         };
         Report { tables: vec![table], skipped: vec!["feed".into()] }
@@ -199,8 +215,9 @@ mod tests {
         ];
         let report = report(differences, 4);
         assert_eq!(
-            to_text(&report).lines().skip(1).collect::<Vec<_>>(),
+            to_text(&report).lines().collect::<Vec<_>>(),
             [
+                "dw.orders: 2000 rows at the source, 1999 at the target, 4 differences, 1 missing, 1 extra",
                 "  missing  id=1",
                 "  extra    id=2",
                 "  differs  id=3",

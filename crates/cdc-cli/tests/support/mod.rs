@@ -33,7 +33,7 @@ const PASSWORD_VARIABLE: &str = "CDC_LIVE_PASSWORD";
 /// The server of this test file; its watchdog ends it with the process.
 pub fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(ServerOptions::default()).expect("a server"))
+    SERVER.get_or_init(|| Server::start(ServerOptions::of_this_run()).expect("a server"))
 }
 
 /// A pipeline file in a folder of its own, with its targets and its state.

@@ -98,6 +98,7 @@ codes! {
     TYPE_UNSUPPORTED = 1307, "column type that is not supported";
     SCHEMA_CHANGE_REFUSED = 1308, "schema change refused by on_schema_change";
     KEY_CHANGED = 1309, "key of a table changed";
+    ZERO_DATE = 1310, "date that no calendar has";
 
     TARGET_OPEN = 2001, "target cannot be opened";
     TARGET_NOT_OURS = 2002, "target is not a database";
@@ -108,6 +109,7 @@ codes! {
     TARGET_VALUE = 2007, "value the target cannot hold";
     TARGET_DDL = 2008, "target refused a schema change";
     TARGET_BUSY = 2009, "target is locked";
+    TARGET_ROW_MISSING = 2010, "row to be deleted is not at the target";
 
     STATE_LOCKED = 3001, "another run of this pipeline";
     STATE_UNREADABLE = 3002, "state folder cannot be used";

@@ -136,6 +136,7 @@ impl TablePattern {
 /// regular expression over `database.table`. A table is in if an inclusion matches and no exclusion does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableSet {
+    texts: Vec<String>,
     include: Vec<Member>,
     exclude: Vec<Member>,
 }
@@ -152,7 +153,7 @@ impl TableSet {
     /// # Errors
     /// The index of the text that is malformed, and what is wrong with it.
     pub fn parse(texts: &[String]) -> Result<TableSet, (usize, String)> {
-        let mut set = TableSet { include: Vec::new(), exclude: Vec::new() };
+        let mut set = TableSet { texts: texts.to_vec(), include: Vec::new(), exclude: Vec::new() };
         for (i, text) in texts.iter().enumerate() {
             let (negated, body) = match text.strip_prefix('!') {
                 Some(rest) => (true, rest),
@@ -174,6 +175,20 @@ impl TableSet {
             return Err((0, "no table is included".to_owned()));
         }
         Ok(set)
+    }
+
+    /// Exactly these tables.
+    pub fn only<'t>(tables: impl IntoIterator<Item = &'t TableId>) -> TableSet {
+        let include: Vec<Member> = tables
+            .into_iter()
+            .map(|t| Member::Pair(NamePattern::exact(&*t.database), NamePattern::exact(&*t.table)))
+            .collect();
+        TableSet { texts: include.iter().map(ToString::to_string).collect(), include, exclude: Vec::new() }
+    }
+
+    /// What it was made from.
+    pub fn texts(&self) -> &[String] {
+        &self.texts
     }
 
     /// Is the table in?

@@ -19,6 +19,13 @@
 //! exception are `meta.op`, `meta.ts`, `meta.position` and `meta.gtid`, which are those of the change at
 //! hand; keys and filters made of them speak of changes, not of rows.
 //!
+//! # Tables without a key
+//! Where nothing identifies a row and the flow states no key, the target is a multiset: an insert adds a row,
+//! a delete takes an equal one away, an update is a delete and an insert of whole rows (or nothing, if the row
+//! comes out as it was). The whole row takes the place of the key. The row to be taken away is known by what
+//! the program makes of the row before, so it must come out as it did when it was written: the four fields above
+//! are refused in such a flow.
+//!
 //! An update that leaves the output as it was is an upsert all the same: the target may not have the row yet,
 //! since a chunk leaves out rows that the log has touched.
 
@@ -34,7 +41,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::error::{Error, Result};
 use crate::event::{Change, Op, Origin};
 use crate::expr::eval::{Binder, BoundExpr, ExprType, Scope, ScopeColumn, unknown_column};
-use crate::expr::{Expr, ExprKind};
+use crate::expr::{Expr, ExprKind, MetaField};
 use crate::row::{Row, RowBuilder};
 use crate::schema::{Column, TableId, TableSchema, same_name};
 use crate::value::Value;
@@ -50,6 +57,8 @@ pub struct BoundFlow {
     /// The register of each output column.
     output: Vec<usize>,
     passthrough: Vec<Option<usize>>,
+    /// Output columns that hold one value in all rows of the table, and that value.
+    constants: Vec<(usize, Row)>,
     /// The output is the source's row.
     same_row: bool,
 }
@@ -126,12 +135,35 @@ pub fn check_flow(flow: &FlowPlan, schemas: &[Arc<TableSchema>]) -> Vec<Diagnost
         .collect()
 }
 
+/// A warning for each table that these flows copy as a multiset, once however many flows take it.
+pub fn multiset_warnings<'f>(
+    flows: impl IntoIterator<Item = &'f FlowPlan>,
+    schemas: &[Arc<TableSchema>],
+) -> Vec<Diagnostic> {
+    let mut found: Vec<(&TableId, Diagnostic)> = Vec::new();
+    for flow in flows.into_iter().filter(|f| f.key.is_none()) {
+        for schema in schemas.iter().filter(|s| s.key().is_none() && flow.tables.matches(&s.id)) {
+            if !found.iter().any(|(id, _)| **id == schema.id) {
+                found.push((&schema.id, multiset_warning(&schema.id)));
+            }
+        }
+    }
+    found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
+}
+
+/// What is to be told of a table that is copied as a multiset.
+pub fn multiset_warning(table: &TableId) -> Diagnostic {
+    Diagnostic::warning(codes::NO_KEY, format!("table \"{table}\" has no key: it is copied as a multiset"))
+        .note("each update and delete looks through the target's table for an equal row, and a copy that is interrupted begins again")
+        .help("if some columns identify a row, name them in the flow: => target key (..)")
+}
+
 impl BoundFlow {
     /// Binds a flow to one table under one version of its schema.
     ///
     /// # Errors
     /// All that is wrong with it: unknown columns and functions, types that do not fit, two columns of one
-    /// name, no key.
+    /// name, a key that is lost on the way.
     pub fn bind(flow: &FlowPlan, schema: &Arc<TableSchema>) -> Result<BoundFlow, Vec<Diagnostic>> {
         let mut shape = Shape::of(schema);
         for op in &flow.ops {
@@ -164,6 +196,7 @@ impl BoundFlow {
             key,
         };
         Ok(BoundFlow {
+            constants: shape.constants(schema),
             same_row: output.len() == schema.columns.len() && output.iter().enumerate().all(|(i, r)| i == *r),
             passthrough: output.iter().map(|r| (*r < schema.columns.len()).then_some(*r)).collect(),
             source: schema.clone(),
@@ -186,6 +219,12 @@ impl BoundFlow {
     /// For each output column, the source column that it is a plain copy of.
     pub fn passthrough(&self) -> &[Option<usize>] {
         &self.passthrough
+    }
+
+    /// The output columns that hold one value in all rows of the source table, and that value as a row of one: made
+    /// of nothing but literals and the table's name. They tell the table's rows from those of another one.
+    pub fn constants(&self) -> &[(usize, Row)] {
+        &self.constants
     }
 
     /// True if every row comes out as it went in: nothing is filtered, computed, dropped or moved. Columns
@@ -227,8 +266,11 @@ impl BoundFlow {
         Ok(Some(packed(|builder| self.output.iter().for_each(|r| builder.push(&registers[*r])))))
     }
 
-    /// The packed key columns of an output row.
+    /// The packed key columns of an output row; the whole row of a multiset.
     pub fn key_of(&self, output: &Row) -> Row {
+        if self.target.is_multiset() {
+            return output.clone();
+        }
         packed(|builder| match self.target.key[..] {
             [one] => builder.push(&output.get(one)),
             ref many => {
@@ -240,6 +282,9 @@ impl BoundFlow {
 
     fn checked_key_of(&self, output: &Row, source: &Row, meta: &RowMeta<'_>) -> Result<Row> {
         let key = self.key_of(output);
+        if self.target.is_multiset() {
+            return Ok(key);
+        }
         if let Some(place) = key.iter().position(|v| v.is_null()) {
             let column = &self.target.schema.columns[self.target.key[place]].name;
             let headline =
@@ -296,6 +341,7 @@ impl BoundFlow {
             (Some((key, row)), None) => out.push(target_change(TargetOp::Delete, key, None, Some(row))),
             (None, Some((key, row))) => out.push(target_change(TargetOp::Upsert, key, Some(row), None)),
             // equal keys have equal bytes
+            (Some((old, _)), Some((new, _))) if old == new && self.target.is_multiset() => {}
             (Some((old, before)), Some((new, row))) if old == new => {
                 out.push(target_change(TargetOp::Upsert, new, Some(row), Some(before)));
             }
@@ -381,6 +427,8 @@ struct Shape<'s> {
     columns: Vec<ShapeColumn>,
     registers: usize,
     steps: Vec<Step>,
+    /// Registers that hold one value in all rows of the table.
+    constants: Vec<usize>,
     errors: Vec<Diagnostic>,
 }
 
@@ -403,6 +451,7 @@ impl<'s> Shape<'s> {
             columns: schema.columns.iter().enumerate().map(column).collect(),
             registers: schema.columns.len(),
             steps: Vec::new(),
+            constants: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -512,6 +561,9 @@ impl<'s> Shape<'s> {
             Some(bound) => {
                 let ty = bound.ty().clone();
                 self.steps.push(Step::Compute(bound));
+                if self.is_constant(&item.expr) {
+                    self.constants.push(self.registers);
+                }
                 self.registers += 1;
                 (ty, self.registers - 1)
             }
@@ -566,10 +618,13 @@ impl<'s> Shape<'s> {
                 }
                 Some(index) => key.push(index),
                 None => {
-                    let columns = self.columns.iter().map(|c| &*c.column.name);
+                    let columns: Vec<&str> = self.columns.iter().map(|c| &*c.column.name).collect();
                     let of = format!("the result of the flow from \"{}\", in its key", self.table);
-                    let diagnostic = unknown_column(name, &flow.span, &of, columns);
-                    self.errors.push(diagnostic);
+                    let diagnostic = unknown_column(name, &flow.span, &of, columns.iter().copied());
+                    // a key is chosen from all of them
+                    let list = format!("the columns are {}", columns.join(", "));
+                    let known = diagnostic.help.contains(&list);
+                    self.errors.push(if known { diagnostic } else { diagnostic.help(list) });
                 }
             }
         }
@@ -584,11 +639,7 @@ impl<'s> Shape<'s> {
     fn inherited_key(&mut self, flow: &FlowPlan, schema: &TableSchema) -> Vec<usize> {
         let help = "name the columns that identify a row of the target with `key (...)`";
         let Some(source_key) = schema.key() else {
-            let headline = format!("table \"{}\" has no primary key", schema.id);
-            let diagnostic = Diagnostic::error(codes::NO_KEY, headline).at(flow.span.clone(), "");
-            self.errors.push(
-                diagnostic.note("it has no unique key over columns that are all NOT NULL either").help(help),
-            );
+            self.check_rows_come_again(flow, schema);
             return Vec::new();
         };
         let mut key = Vec::new();
@@ -606,6 +657,115 @@ impl<'s> Shape<'s> {
             }
         }
         key
+    }
+}
+
+/// Rows that are only told by their values.
+impl Shape<'_> {
+    /// The row that a delete takes away is told by its values: those of the change at hand are not the row's.
+    fn check_rows_come_again(&mut self, flow: &FlowPlan, schema: &TableSchema) {
+        let mut found = Vec::new();
+        for expr in flow.ops.iter().flat_map(expressions) {
+            walk(expr, &mut |e| {
+                if let ExprKind::Meta(field) = e.kind
+                    && !matches!(field, MetaField::Table | MetaField::Database)
+                {
+                    found.push((field, e.span.clone()));
+                }
+            });
+        }
+        for (field, span) in found {
+            let headline = format!("meta.{} in a flow of a table without a key", field.name());
+            self.errors.push(
+                Diagnostic::error(codes::NO_KEY, headline)
+                    .at(span, "")
+                    .note(format!("table \"{}\" is copied as a multiset: a row that is deleted is found at the target by all its values, and this one is another in each change", schema.id))
+                    .help("leave it out, or name the columns that identify a row with `key (...)`"),
+            );
+        }
+    }
+
+    fn is_constant(&self, expr: &Expr) -> bool {
+        let mut constant = true;
+        walk(expr, &mut |e| match &e.kind {
+            ExprKind::Column(name) => {
+                let column = self.columns.iter().find(|c| same_name(&c.column.name, name));
+                constant &= column.is_some_and(|c| self.constants.contains(&c.register));
+            }
+            ExprKind::Meta(field) => constant &= matches!(field, MetaField::Table | MetaField::Database),
+            _ => {}
+        });
+        constant
+    }
+
+    /// The output columns that hold one value in all rows of the table, each with it.
+    fn constants(&self, schema: &TableSchema) -> Vec<(usize, Row)> {
+        if self.constants.is_empty() {
+            return Vec::new();
+        }
+        let origin = Origin::default();
+        let meta = RowMeta { op: Op::Read, table: &schema.id, origin: &origin };
+        let mut registers: Vec<Value<'_>> = vec![Value::Null; schema.columns.len()];
+        let mut known = vec![false; schema.columns.len()];
+        for step in &self.steps {
+            let Step::Compute(expr) = step else { continue };
+            let value = if self.constants.contains(&registers.len()) {
+                expr.eval(&registers, &meta).ok()
+            } else {
+                None
+            };
+            known.push(value.is_some());
+            registers.push(value.unwrap_or(Value::Null));
+        }
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(|(_, c)| known.get(c.register).is_some_and(|k| *k))
+            .map(|(i, c)| (i, Row::pack([registers[c.register].clone()])))
+            .collect()
+    }
+}
+
+/// The expressions of an operator.
+fn expressions(op: &FlowOp) -> Vec<&Expr> {
+    match op {
+        FlowOp::Where(condition) => vec![condition],
+        FlowOp::Select(items) => items
+            .iter()
+            .filter_map(|item| match item {
+                SelectItem::Expr(item) => Some(&item.expr),
+                SelectItem::Star { .. } => None,
+            })
+            .collect(),
+        FlowOp::Extend(added) => added.iter().map(|item| &item.expr).collect(),
+        FlowOp::Drop(_) | FlowOp::Rename(_) => Vec::new(),
+    }
+}
+
+/// An expression and all in it.
+fn walk<'e>(expr: &'e Expr, each: &mut impl FnMut(&'e Expr)) {
+    let mut open = vec![expr];
+    while let Some(expr) = open.pop() {
+        each(expr);
+        match &expr.kind {
+            ExprKind::Column(_) | ExprKind::Meta(_) | ExprKind::Literal(_) | ExprKind::Secret(_) => {}
+            ExprKind::Unary(_, a)
+            | ExprKind::IsNull { operand: a, .. }
+            | ExprKind::IsTruth { operand: a, .. }
+            | ExprKind::Cast(a, _)
+            | ExprKind::Collate(a, _) => open.push(a),
+            ExprKind::Binary(_, a, b) | ExprKind::Like { operand: a, pattern: b, .. } => open.extend([&**a, &**b]),
+            ExprKind::Between { operand, low, high, .. } => open.extend([&**operand, &**low, &**high]),
+            ExprKind::In { operand, list, .. } => {
+                open.push(operand);
+                open.extend(list);
+            }
+            ExprKind::Case { operand, branches, otherwise } => {
+                open.extend(operand.as_deref());
+                open.extend(branches.iter().flat_map(|(when, then)| [when, then]));
+                open.extend(otherwise.as_deref());
+            }
+            ExprKind::Call(_, args) => open.extend(args),
+        }
     }
 }
 

@@ -10,8 +10,9 @@ use crate::resolve::Scope;
 use crate::suggest::help_for;
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::pattern::TableSet;
-use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::program::{BoundFlow, multiset_warning};
 use cdc_core::schema::TableSchema;
+use cdc_core::zero_dates::ZeroDates;
 use std::sync::Arc;
 
 /// The tables of a schema file that a source covers; says which of its patterns cover none.
@@ -72,7 +73,10 @@ pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], scope: &mu
         scope.diagnostics.extend(walk(lowered, open).diagnostics);
         return;
     };
-    let tables: Vec<&Arc<TableSchema>> = schemas.iter().filter(|t| lowered.tables.matches(&t.id)).collect();
+    // as a run gives them to the flow
+    let dates = source.plan.options.text("zero_dates").and_then(ZeroDates::parse).unwrap_or_default();
+    let tables: Vec<Arc<TableSchema>> =
+        schemas.iter().filter(|t| lowered.tables.matches(&t.id)).map(|t| dates.schema(t)).collect();
     if tables.is_empty() {
         return matches_nothing(lowered, source, schemas, scope);
     }
@@ -80,11 +84,7 @@ pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], scope: &mu
     let mut found: Vec<(Diagnostic, &TableSchema, usize)> = Vec::new();
     for table in &tables {
         for d in of_table(lowered, table) {
-            let same = |f: &Diagnostic| {
-                // each table without a key is its own mistake
-                let own = d.code == codes::NO_KEY && table.key().is_none();
-                !own && f.code == d.code && f.labels.first() == d.labels.first()
-            };
+            let same = |f: &Diagnostic| f.code == d.code && f.labels.first() == d.labels.first();
             match found.iter_mut().find(|(f, _, _)| same(f)) {
                 Some((_, _, more)) => *more += 1,
                 None => found.push((d, table, 0)),
@@ -100,6 +100,15 @@ pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], scope: &mu
         let several = tables.len() > 1 && d.code != codes::NO_KEY;
         scope.report(if several { d.note(of(more)) } else { d });
     }
+    if lowered.flow.key.is_none() {
+        for table in tables.iter().filter(|t| t.key().is_none()) {
+            let warning = copied_as_multiset(lowered, table);
+            // once for a table, whatever takes it
+            if !scope.diagnostics.iter().any(|d| d.code == warning.code && d.headline == warning.headline) {
+                scope.report(warning);
+            }
+        }
+    }
 }
 
 fn of_table(lowered: &LoweredFlow<'_>, table: &Arc<TableSchema>) -> Vec<Diagnostic> {
@@ -107,9 +116,6 @@ fn of_table(lowered: &LoweredFlow<'_>, table: &Arc<TableSchema>) -> Vec<Diagnost
     let found = walk(lowered, Columns::Known(names)).diagnostics;
     if !found.is_empty() {
         return found;
-    }
-    if table.key().is_none() && lowered.flow.key.is_none() {
-        return vec![no_key(lowered, table)];
     }
     // names are right: types, and what the engine itself would say
     let Some(plan) = &lowered.plan else { return Vec::new() };
@@ -138,7 +144,14 @@ fn walk(lowered: &LoweredFlow<'_>, columns: Columns) -> Walk {
     // behind a mistake the columns are not sure any more
     if walk.diagnostics.is_empty() {
         for name in lowered.flow.key.iter().flatten() {
+            let known = walk.diagnostics.len();
             walk.column(name);
+            // a key is chosen from all of them
+            if let (Some(d), Columns::Known(all)) = (walk.diagnostics.get_mut(known), &walk.columns) {
+                let list = format!("the columns are {}", all.join(", "));
+                d.help.retain(|help| !help.starts_with("there is"));
+                d.help.push(list);
+            }
         }
     }
     walk
@@ -167,17 +180,15 @@ fn matches_nothing(
     scope.report(d);
 }
 
-fn no_key(lowered: &LoweredFlow<'_>, table: &TableSchema) -> Diagnostic {
+fn copied_as_multiset(lowered: &LoweredFlow<'_>, table: &TableSchema) -> Diagnostic {
     let head = &lowered.flow.head;
     let source = &head.root.text;
-    let d = Diagnostic::error(codes::NO_KEY, format!("table \"{}\" has no key", table.id))
-        .at(head.span.range(), "");
-    if lowered.tables.table.is_exact() {
-        d.help("say which columns identify a row: => target key (..)")
-    } else {
-        d.help(format!(
-            "leave it out of {source}: tables = [.., \"!{}\"]; or copy it by a flow of its own with key (..)",
+    let mut d = multiset_warning(&table.id).at(head.span.range(), "");
+    if !lowered.tables.table.is_exact() {
+        d.help = vec![format!(
+            "leave it out of {source}: tables = [.., \"!{}\"]; or, if some columns identify a row, copy it by a flow of its own with key (..)",
             table.id
-        ))
+        )];
     }
+    d
 }

@@ -207,7 +207,9 @@ fn route<'scope>(
                                     let origins: Arc<[_]> = batch.origins.clone().into();
                                     let mut parts: BTreeMap<u64, Vec<_>> = BTreeMap::new();
                                     if peers == 1 || in_order {
-                                        // the source's key is the target's: it is where it belongs
+                                        // The source's key is the target's: it is where it belongs. Nor need equal
+                                        // rows of a table without key meet: each worker's only cancel out among
+                                        // themselves (see `net`).
                                         parts.insert(worker, changes);
                                     } else {
                                         for change in changes {

@@ -5,7 +5,7 @@
 //! come. Of a tick with very many rows it hands over parts before, where the order of arrival is the order of
 //! the source, so that no tick is too large for memory.
 
-use crate::net::net;
+use crate::net::{net, net_multiset};
 use crate::record::{Guard, Routed};
 use crate::render::{Counters, activator};
 use cdc_core::connector::{Delivery, TargetChange, TargetTable};
@@ -194,31 +194,43 @@ fn collect(
 }
 
 fn hand_over(port: &mut dyn SinkPort, tick: Tick, rows: TickRows, delivery: Delivery) {
-    match delivery {
-        Delivery::Log => {
-            for batch in rows.batches.into_values() {
-                port.rows(tick, batch);
-            }
+    if delivery == Delivery::Log && rows.in_order {
+        for batch in rows.batches.into_values() {
+            port.rows(tick, batch);
         }
-        Delivery::Net => {
-            // Changes of one target table are netted together, from whichever batch and source table: a key may
-            // have moved from one to the other. Those of one version only, since a schema change may stand between.
-            let mut tables: BTreeMap<(String, u32), Vec<SinkBatch>> = BTreeMap::new();
-            for batch in rows.batches.into_values() {
-                let table = (batch.table.name.clone(), batch.table.schema.version);
-                tables.entry(table).or_default().push(batch);
-            }
-            for batches in tables.into_values() {
-                netted(batches).into_iter().for_each(|batch| port.rows(tick, batch));
-            }
-        }
+        return;
+    }
+    // Changes of one target table are netted, or put in order, together, from whichever batch and source table: a
+    // key may have moved from one to the other. Those of one version only, since a schema change may stand between.
+    let mut tables: BTreeMap<(String, u32), Vec<SinkBatch>> = BTreeMap::new();
+    for batch in rows.batches.into_values() {
+        let table = (batch.table.name.clone(), batch.table.schema.version);
+        tables.entry(table).or_default().push(batch);
+    }
+    for batches in tables.into_values() {
+        // one target table has one key, or none, under one version of one source's schema
+        let act = match (delivery, batches.first()) {
+            (Delivery::Log, _) => in_order,
+            (_, Some(batch)) if batch.table.is_multiset() => net_multiset,
+            _ => net,
+        };
+        together(batches, act).into_iter().for_each(|batch| port.rows(tick, batch));
     }
 }
 
-/// The net changes of one target table, a batch for each shape that its rows come in.
-fn netted(mut batches: Vec<SinkBatch>) -> Vec<SinkBatch> {
+/// The changes of one table as the source made them: of one change of a row that became two the delete first.
+fn in_order(mut changes: Vec<TargetChange>) -> Vec<TargetChange> {
+    changes.sort_by_key(|c| (c.ordinal, c.op));
+    changes
+}
+
+/// What `act` makes of all changes of one target table, a batch for each shape that its rows come in.
+fn together(
+    mut batches: Vec<SinkBatch>,
+    act: fn(Vec<TargetChange>) -> Vec<TargetChange>,
+) -> Vec<SinkBatch> {
     if let [only] = &mut batches[..] {
-        only.changes = net(std::mem::take(&mut only.changes));
+        only.changes = act(std::mem::take(&mut only.changes));
         return batches;
     }
     let mut shapes: Vec<Arc<TargetTable>> = Vec::new();
@@ -250,7 +262,7 @@ fn netted(mut batches: Vec<SinkBatch>) -> Vec<SinkBatch> {
             guard: guards.clone(),
         })
         .collect();
-    for change in net(changes) {
+    for change in act(changes) {
         let shape = shape_of.get(change.origin as usize).copied().unwrap_or(0);
         if let Some(batch) = out.get_mut(shape) {
             batch.changes.push(change);

@@ -1,4 +1,5 @@
-//! `source[name]`: gives out what a source driver sends; `spread[name]`: rows to workers by the source's key.
+//! `source[name]`: gives out what a source driver sends; `spread[name]`: rows to workers by the source's key, or by the
+//! whole row where there is none.
 
 use crate::record::{Guard, Record, worker_of};
 use crate::render::{Records, activator};
@@ -129,16 +130,18 @@ pub(crate) fn spread<'scope>(records: Records<'scope>, name: &str, peers: usize)
 }
 
 /// A batch by workers. A change that moves a row to another key becomes a delete and an insert, each with the
-/// worker of its key.
+/// worker of its key. Where nothing identifies a row the whole row stands for the key: equal rows are with one
+/// worker, so it sees each of them come before one of them goes.
 fn split(batch: &Arc<Batch>, guard: &Guard, peers: usize) -> Vec<Record> {
-    let Some(key) = batch.schema.key() else {
-        return vec![Record::Rows { worker: 0, batch: batch.clone(), guard: guard.clone() }];
+    let key = batch.schema.key();
+    let worker_of = |row: &Row| match key {
+        Some(key) => worker_of(&Row::pack(key.iter().map(|&i| row.get(i))), peers),
+        None => worker_of(row, peers),
     };
-    let key_of = |row: &Row| Row::pack(key.iter().map(|&i| row.get(i)));
     let mut parts: Vec<Vec<Change>> = vec![Vec::new(); peers];
     for change in &batch.changes {
-        let before = change.before.as_ref().map(|r| worker_of(&key_of(r), peers));
-        let after = change.after.as_ref().map(|r| worker_of(&key_of(r), peers));
+        let before = change.before.as_ref().map(worker_of);
+        let after = change.after.as_ref().map(worker_of);
         match (before, after) {
             (Some(b), Some(a)) if a != b => {
                 parts[b as usize].push(Change { op: Op::Delete, after: None, ..change.clone() });

@@ -769,7 +769,7 @@ fn charset_name(ty: &ColumnType) -> Option<&str> {
 }
 
 /// The character set of a collation; `None` if the number is not known.
-fn charset_of(collation: u16) -> Option<&'static str> {
+pub(super) fn charset_of(collation: u16) -> Option<&'static str> {
     if collation == BINARY_COLLATION {
         return Some("binary");
     }
@@ -811,7 +811,7 @@ fn decoded(members: &[Vec<u8>], charset: &str) -> Option<Vec<String>> {
     members.iter().map(|m| codec.decode(m, &mut scratch).map(str::to_owned).ok()).collect()
 }
 
-fn geometry_kind(code: u64) -> Option<&'static str> {
+pub(super) fn geometry_kind(code: u64) -> Option<&'static str> {
     Some(match code {
         0 => "geometry",
         1 => "point",

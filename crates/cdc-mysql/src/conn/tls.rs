@@ -217,7 +217,7 @@ fn certificate_refused(why: &CertificateError, config: &Config, failed: &dyn Fn(
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             failed("the server's certificate has expired".to_owned())
-                .help("renew it at the server, then ALTER INSTANCE RELOAD TLS")
+                .help("renew it at the server, then ALTER INSTANCE RELOAD TLS (MariaDB: FLUSH SSL)")
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             failed("the server's certificate is not valid yet".to_owned())

@@ -370,13 +370,18 @@ fn place(cursor: &mut Cursor<'_>) -> Parsed<Option<Place>> {
     Ok(None)
 }
 
+/// The keys of a column's attributes. Measured: where IF [NOT] EXISTS leaves the column out, they are made all the
+/// same, unless there is one of the name.
+fn keys(def: &ColumnDef, cursor: &Cursor<'_>, conditional: bool) -> Vec<KeyDef> {
+    let mut keys: Vec<KeyDef> = def.keys(cursor.context).collect();
+    keys.iter_mut().for_each(|key| key.if_not_exists = conditional);
+    keys
+}
+
 fn add_column(cursor: &mut Cursor<'_>, alter: &mut Alter, if_not_exists: bool) -> Parsed<()> {
     let def = column::parse(cursor)?;
     let place = place(cursor)?;
-    let mut keys: Vec<KeyDef> = def.keys(cursor.context).collect();
-    // Measured: where IF NOT EXISTS leaves the column out, the key is made all the same, unless there is one of
-    // its name.
-    keys.iter_mut().for_each(|key| key.if_not_exists = if_not_exists);
+    let keys = keys(&def, cursor, if_not_exists);
     alter.actions.push(Action::Add { def, place, if_not_exists });
     alter.actions.extend(keys.into_iter().map(Action::AddKey));
     Ok(())
@@ -488,8 +493,7 @@ fn change(cursor: &mut Cursor<'_>, alter: &mut Alter, rename: bool) -> Parsed<()
     let name = if rename { shared(cursor.column()?) } else { column.clone() };
     let def = column::parse_behind_name(cursor, name)?;
     let place = place(cursor)?;
-    // It is made even where IF EXISTS leaves the column out (measured).
-    let keys: Vec<KeyDef> = def.keys(cursor.context).collect();
+    let keys = keys(&def, cursor, if_exists);
     alter.actions.push(Action::Change { column, def, place, if_exists });
     alter.actions.extend(keys.into_iter().map(Action::AddKey));
     Ok(())

@@ -118,8 +118,9 @@ impl ColumnDef {
         let default = default.map(|value| default::write(value, &ty));
         Ok(Column {
             name,
-            // AUTO_INCREMENT is NOT NULL even where the definition says NULL.
-            nullable: !self.auto_increment && self.null.unwrap_or(!not_null),
+            // AUTO_INCREMENT is NOT NULL even where the definition says NULL, PRIMARY KEY even where IF NOT EXISTS
+            // leaves the key out.
+            nullable: !self.auto_increment && !self.primary && self.null.unwrap_or(!not_null),
             default,
             auto_increment: self.auto_increment,
             generated: self.generated,

@@ -269,6 +269,9 @@ fn define(
     let versioned = options.versioned || elements.columns.iter().any(|def| def.versioned);
     let mut columns =
         elements.columns.into_iter().map(|def| def.finish(&charset, context)).collect::<Parsed<Vec<_>>>()?;
+    if !versioned {
+        columns.iter_mut().for_each(versioning::make_plain);
+    }
     let keys = index::assemble(&mut columns, &elements.keys)?;
     let period = elements.period;
     for column in columns.iter_mut().filter(|c| period.as_ref().is_some_and(|p| p.has(&c.name))) {

@@ -400,7 +400,10 @@ mod tests {
         check("b'101'", &ColumnType::Bit { width: 3 }, "b'101'");
         check("2", &ColumnType::Bit { width: 3 }, "b'10'");
         check("x'FF00'", &ColumnType::Binary { length: 2 }, "0xFF00");
-        check("TIMESTAMP'2020-01-01 00:00:00'", &time, "'2020-01-01 00:00:00'");
+        check("TIMESTAMP'2020-01-01 00:00:00'", &time, "'2020-01-01 00:00:00.000'");
+        check("'2020-01-01'", &time, "'2020-01-01 00:00:00.000'");
+        check("1e3", &int, "1000");
+        check("1e2", &text, "'100'");
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub(super) fn table(cursor: &mut Cursor<'_>, work: &mut Work<'_>) -> Parsed<()> 
     loop {
         let table = cursor.table(work.structures)?;
         work.tables.push(table.clone());
+        if work.structures.is_sequence(&table) {
+            work.what = "DROP TABLE of sequences".into();
+        }
         one(work, table, if_exists);
         if !cursor.accept_symbol(b',') {
             break;

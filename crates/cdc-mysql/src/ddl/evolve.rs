@@ -24,7 +24,7 @@ use super::context::{Context, Index, Structures};
 use super::cursor::{Failure, Parsed};
 use super::default;
 use super::index::{self, same};
-use super::versioning::{HistoryPartitions, Period, RowTime, Versioning};
+use super::versioning::{self, HistoryPartitions, Period, RowTime, Versioning};
 use super::{Definition, types, values};
 use cdc_core::codes;
 use cdc_core::schema::{Charset, Column, ColumnType, TableSchema};
@@ -93,9 +93,16 @@ pub(super) fn evolve(
         };
         table_charset = options.resolve(&database, &database, context)?;
     }
-    let versioning = structures.versioning(&old.id);
-    let is_hidden = versioning == Some(Versioning::Hidden);
+    let known = structures.versioning(&old.id);
+    let is_hidden = known == Some(Versioning::Hidden);
+    let versioned = match alter.versioning {
+        Some(versioned) => versioned,
+        None => alter.options.versioned || known.is_some(),
+    };
     let mut columns = final_columns(old, alter, &table_charset, context, is_hidden)?;
+    if !versioned {
+        columns.iter_mut().for_each(|f| versioning::make_plain(&mut f.column));
+    }
     if convert.is_some() {
         for f in columns.iter_mut().filter(|f| f.is_old) {
             if f.column.ty.charset().is_some_and(|c| &*c.name != "binary") {
@@ -109,6 +116,10 @@ pub(super) fn evolve(
                     ));
                 }
                 f.column.ty = types::convert(&f.column.ty, &table_charset, context);
+                if matches!(f.column.ty, ColumnType::Binary { .. }) {
+                    let value = f.column.default.as_deref().and_then(default::read_default);
+                    f.column.default = value.map(|value| default::write(&value, &f.column.ty));
+                }
             }
         }
     }
@@ -133,11 +144,18 @@ pub(super) fn evolve(
         columns: shape.columns.iter().map(|f| f.column.clone()).collect(),
     };
     let reasons = reasons(old, &shape);
-    let versioned = match alter.versioning {
-        Some(versioned) => versioned,
-        None => alter.options.versioned || versioning.is_some(),
-    };
     let versioning = Versioning::of(&schema, versioned);
+    if let (Some(Versioning::Columns { start, end }), Some(Versioning::Hidden)) = (&known, &versioning)
+        && !hides_at_the_end(old, alter, start, end)
+    {
+        return Err(Failure::new(
+            codes::DDL_UNSUPPORTED,
+            format!(
+                "the columns of the rows' times of \"{}\" are hidden where they stand, not at the rows' end",
+                old.id
+            ),
+        ));
+    }
     let history = match &alter.partitions {
         Partitions::AsTheyWere => structures.history(&old.id),
         Partitions::Renamed => structures.history(&old.id).map(|_| HistoryPartitions { current: None }),
@@ -157,6 +175,24 @@ fn keeps_members(ty: &ColumnType, to: &Charset) -> bool {
     let is_wide = |c: &Charset| matches!(&*c.name, "ucs2" | "utf16" | "utf16le" | "utf32");
     let in_ascii = !is_wide(charset) && !is_wide(to) && labels.iter().all(|label| label.is_ascii());
     charset.name == to.name || in_ascii || (&*charset.name == "utf8mb3" && &*to.name == "utf8mb4")
+}
+
+/// DROP COLUMN of the columns of the rows' times leaves them where they are, hidden (measured: row_start and row_end in
+/// the middle of the log's rows, or in the other order, and no SHOW CREATE TABLE tells). Are they the last two, the
+/// start first? What is added without a place comes behind them.
+fn hides_at_the_end(old: &TableSchema, alter: &Alter, start: &str, end: &str) -> bool {
+    let place = |name: &str| index::find(&old.columns, name);
+    let (Some(start), Some(end)) = (place(start), place(end)) else { return false };
+    let leaves = |at: usize| {
+        alter.actions.iter().any(|action| match action {
+            Action::Drop { column, .. } | Action::Change { column, place: Some(_), .. } => {
+                place(column) == Some(at)
+            }
+            _ => false,
+        })
+    };
+    let appends = |action: &Action| matches!(action, Action::Add { place: None, .. });
+    start < end && (start..old.columns.len()).all(leaves) && !alter.actions.iter().any(appends)
 }
 
 /// Where the columns of the rows' times are hidden: the two that an ADD COLUMN of both names.
@@ -179,7 +215,8 @@ fn is_row_time(def: &ColumnDef) -> bool {
 
 /// Under the names that they have anyway they stay hidden (measured), unless the statement does certain other things.
 fn adds_hidden(alter: &Alter) -> bool {
-    out_of_hiding(alter).is_some_and(|[start, end]| same(&start.name, "row_start") && same(&end.name, "row_end"))
+    out_of_hiding(alter)
+        .is_some_and(|[start, end]| same(&start.name, "row_start") && same(&end.name, "row_end"))
 }
 
 /// The application-time period behind the statement, under the columns' final names.
@@ -200,10 +237,10 @@ fn final_period(
     }
     let mut period = period.and_then(|p| Some(Period { start: name(&p.start)?, end: name(&p.end)? }));
     for action in &alter.actions {
-        if let Action::AddPeriod { period: added, if_not_exists } = action {
-            if period.is_none() || !if_not_exists {
-                period = Some(added.clone());
-            }
+        if let Action::AddPeriod { period: added, if_not_exists } = action
+            && (period.is_none() || !if_not_exists)
+        {
+            period = Some(added.clone());
         }
     }
     period
@@ -383,7 +420,13 @@ fn final_columns(
                 let column = define(def)?;
                 (Final { number: next - 1, column, is_old: false, rounds: def.rounds() }, place.as_ref())
             }
-            Action::Change { column, def, place, .. } if index::find(&old.columns, column).is_none() => {
+            Action::Change { column, def, place, if_exists }
+                if index::find(&old.columns, column).is_none() =>
+            {
+                if *if_exists {
+                    // It looks at the old table only.
+                    continue;
+                }
                 let is_new = |f: &Final| f.number >= old.columns.len() && same(&f.column.name, &def.name);
                 let Some(at) = columns.iter().position(is_new) else { continue };
                 columns.remove(at);

@@ -109,14 +109,15 @@ pub(super) fn length(ty: &ColumnType) -> Option<u32> {
 }
 
 /// The bytes that a column without a length takes in a key.
-pub(super) fn key_bytes(ty: &ColumnType) -> u32 {
-    match ty {
+pub(super) fn key_bytes(ty: &ColumnType) -> Option<u32> {
+    Some(match ty {
+        ColumnType::Text { .. } | ColumnType::Blob { .. } => return None,
         ColumnType::Int { width: IntWidth::Small, .. } => 2,
         ColumnType::Int { width: IntWidth::Medium, .. } | ColumnType::Date => 3,
         ColumnType::Int { width: IntWidth::Int, .. } | ColumnType::Float { .. } => 4,
         ColumnType::Int { width: IntWidth::Big, .. } | ColumnType::Double { .. } => 8,
         _ => 1,
-    }
+    })
 }
 
 /// The part after its column has got another type: the server keeps a prefix only where both types can have

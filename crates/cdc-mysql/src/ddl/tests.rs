@@ -144,12 +144,50 @@ fn context_of<'t>(words: &'t str) -> Context<'t> {
     context
 }
 
+/// What a fact says that no change does.
+fn show_fact(fact: &Fact, text: &mut String) {
+    match fact {
+        Fact::Table { table, versioning, history, period, .. } => {
+            if let Some(versioning) = versioning {
+                let _ = writeln!(text, "  {table} versioned: {versioning:?}");
+            }
+            if let Some(history) = history {
+                let _ = writeln!(text, "  {table} partitions: {history:?}");
+            }
+            if let Some(period) = period {
+                let _ = writeln!(text, "  {table} period: {period:?}");
+            }
+        }
+        Fact::Sequence { table, is } => {
+            let _ = writeln!(text, "  {table} sequence: {is}");
+        }
+        Fact::Database { .. } => {}
+    }
+}
+
 /// Runs statements one after the other, the outcome of each followed.
 fn run(sql: &str, context: &Context<'_>, structures: &mut TableStructures) -> String {
+    run_with(sql, context, structures, parse, false)
+}
+
+type Parse = fn(&str, &Context<'_>, &dyn Structures) -> Outcome;
+
+fn run_with(
+    sql: &str,
+    context: &Context<'_>,
+    structures: &mut TableStructures,
+    parse: Parse,
+    show_facts: bool,
+) -> String {
     let mut shown = String::new();
     for statement in statements(sql, context) {
         let outcome = parse(statement, context, structures);
         shown.push_str(&show(&outcome));
+        if let (true, Outcome::Changes { facts, .. } | Outcome::NoEffect { facts, .. }) =
+            (show_facts, &outcome)
+        {
+            facts.iter().for_each(|fact| show_fact(fact, &mut shown));
+        }
         match outcome {
             Outcome::Changes { changes, facts } => {
                 if let Err(error) = structures.apply(&changes) {
@@ -165,7 +203,8 @@ fn run(sql: &str, context: &Context<'_>, structures: &mut TableStructures) -> St
 }
 
 /// A file: sections that begin with `## `; in each fenced blocks `setup` (run, not shown), `sql` with words of
-/// the session behind it, and `changes`, the expected outcome of the `sql` block before.
+/// the session behind it (and `facts`, if they are to be shown) or `failed` for statements with an error, and
+/// `changes`, the expected outcome of the block before.
 fn check(name: &str, text: &str) {
     let mut structures = TableStructures::default();
     let mut rest = text;
@@ -192,8 +231,10 @@ fn check(name: &str, text: &str) {
                 run(block, &context_of(words), &mut structures);
                 written.push_str(block);
             }
-            "sql" => {
-                got = run(block, &context_of(words), &mut structures);
+            "sql" | "failed" => {
+                let parse: Parse = if kind == "sql" { parse } else { parse_failed };
+                let show_facts = words.split_whitespace().any(|word| word == "facts");
+                got = run_with(block, &context_of(words), &mut structures, parse, show_facts);
                 written.push_str(block);
             }
             "changes" => {

@@ -3,7 +3,9 @@
 //! Such a table keeps rows that ended next to the rows of now, told apart by the time at which a row ended. Its
 //! two columns of time are either named by the definition (`s TIMESTAMP(6) GENERATED ALWAYS AS ROW START`) or made
 //! by the server and shown nowhere (measured: not in SHOW CREATE TABLE, not in `information_schema`; in every row
-//! of the log they are the last two, `row_start` and `row_end`, whatever is added or moved).
+//! of the log they are the last two, `row_start` and `row_end`, whatever is added or moved). Only where named columns
+//! were dropped of a table that stays versioned they are hidden where they stood, until the next ALTER TABLE puts them
+//! at the end in the order they have: that is followed only if they stood there.
 //!
 //! Named ones are generated columns of the schema, with the server's own words for their expression, `ROW START`
 //! and `ROW END`. No other column's expression can be these words: as an expression they are an error. So which
@@ -42,10 +44,10 @@ pub enum Versioning {
 impl Versioning {
     /// Of a table with these columns, if it is `versioned`.
     pub(crate) fn of(schema: &TableSchema, versioned: bool) -> Option<Versioning> {
-        match row_times(&schema.columns) {
-            Some((start, end)) => Some(Versioning::Columns { start, end }),
-            None => versioned.then_some(Versioning::Hidden),
-        }
+        versioned.then(|| match row_times(&schema.columns) {
+            Some((start, end)) => Versioning::Columns { start, end },
+            None => Versioning::Hidden,
+        })
     }
 }
 
@@ -120,6 +122,14 @@ fn row_times(columns: &[Column]) -> Option<(Arc<str>, Arc<str>)> {
 /// Is it the column that says when a row ended?
 pub(super) fn is_row_end(column: &Column) -> bool {
     RowTime::End.is(column)
+}
+
+/// In a table that is not versioned a column GENERATED ALWAYS AS ROW START or END is one like others, and NOT NULL
+/// (measured).
+pub(super) fn make_plain(column: &mut Column) {
+    if RowTime::Start.is(column) || RowTime::End.is(column) {
+        column.generated = None;
+    }
 }
 
 /// A unique key's parts without the end of the row (see the module's head).

@@ -233,6 +233,11 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
         None
     }
 
+    /// These too count as given out and forgotten: every low watermark to come must hold them.
+    pub fn given_out(&mut self, more: &W) {
+        self.forgotten.add_all(more);
+    }
+
     /// Notes a DDL or TRUNCATE of a table.
     pub fn ddl(&mut self, table: TableNumber, transaction: &T) {
         self.ddl.entry(table).or_default().push(transaction.clone());

@@ -52,6 +52,11 @@ impl Watermark {
         Watermark { point, ..Watermark::default() }
     }
 
+    /// Of MariaDB: how far it reaches.
+    pub fn point(&self) -> &LogPoint {
+        &self.point
+    }
+
     /// Everything given out by a log reader that stands here.
     pub fn of_position(flavor: Flavor, gtids: &GtidSet, boundary: &LogPoint) -> Watermark {
         match flavor {

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod connecting;
+
 use anyhow::{Context, Result, bail, ensure};
 use cdc_core::position::Position;
 use cdc_core::schema_change::SchemaChange;
@@ -255,10 +257,27 @@ impl Copy {
             self.tables.remove(&before.id)
         });
         let emptied = |c: &SchemaChange| {
-            matches!(c, SchemaChange::CreateTable { .. } | SchemaChange::TruncateTable { .. })
+            matches!(
+                c,
+                SchemaChange::CreateTable { .. }
+                    | SchemaChange::TruncateTable { .. }
+                    | SchemaChange::ResnapshotTable { .. }
+            )
         };
         if changes.iter().any(emptied) {
             rows = None;
+        }
+        if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
+            self.whole.retain(|id| after.as_ref().is_none_or(|after| after.id != *id));
+        }
+        // another key: the same rows under it
+        if let (Some(before), Some(after), Some(old)) = (before, &after, &rows)
+            && before.key() != after.key()
+            && before.columns.len() == after.columns.len()
+            && let Some(key) = after.key()
+        {
+            let mut keys = KeyExtractor::new(after, key);
+            rows = Some(old.values().map(|row| (keys.key(row), row.clone())).collect());
         }
         if let Some(after) = after {
             self.tables.insert(after.id.clone(), rows.unwrap_or_default());

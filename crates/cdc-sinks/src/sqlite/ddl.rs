@@ -14,12 +14,12 @@ use super::convert::{convert, is_identity};
 use super::default::{as_literal, default_value};
 use super::error::{Errors, message};
 use super::look::{Found, FoundColumn, NewColumn, create, create_table};
-use super::sql::{bare_words, quote, quote_all};
-use super::types::{Kind, column_type, declared, show};
+use super::sql::{bare_words, equal_condition, quote, quote_all};
+use super::types::{Bound, Form, Kind, column_type, declared, encode, show};
 use super::write::clipped;
 use cdc_core::connector::TargetSchemaChange;
 use cdc_core::schema::{Column, ColumnType};
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, Row, codes};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value as Stored;
 use rusqlite::{Connection, params};
@@ -49,6 +49,7 @@ impl Change<'_> {
                 Some(found) => self.run(&format!("DELETE FROM {}", quote(&found.name))),
                 None => Ok(()),
             },
+            TargetSchemaChange::RemoveRows { table, only, .. } => self.remove_rows(table, only),
             TargetSchemaChange::DropTable { table } => match self.exactly(table)? {
                 Some(found) => self.run(&format!("DROP TABLE {}", quote(&found.name))),
                 None => Ok(()),
@@ -80,6 +81,33 @@ impl Change<'_> {
 
     fn refused(&self, sql: &str, e: &rusqlite::Error) -> Error {
         self.errors.of(codes::TARGET_DDL, &format!("statement: {}", clipped(sql)), e)
+    }
+
+    /// Deletes all rows, or those with these values.
+    fn remove_rows(&self, table: &str, only: &[(Column, Row)]) -> Result<()> {
+        let Some(found) = self.exactly(table)? else { return Ok(()) };
+        let mut sql = format!("DELETE FROM {}", quote(&found.name));
+        if only.is_empty() {
+            return self.run(&sql);
+        }
+        let mut names = Vec::with_capacity(only.len());
+        for (column, _) in only {
+            names.push(&*found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?.name);
+        }
+        sql.push_str(&format!(" WHERE {}", equal_condition(names)));
+        let mut statement = self.db.prepare(&sql).map_err(|e| self.refused(&sql, &e))?;
+        let mut scratch = Vec::new();
+        for (i, (column, value)) in only.iter().enumerate() {
+            let value = value.get(0);
+            let Some(stored) = encode(&value, Form::of(&column.ty), &mut scratch) else {
+                return Err(Error::definite(
+                    codes::TARGET_VALUE,
+                    format!("table \"{table}\", column \"{}\": {value} cannot be there", column.name),
+                ));
+            };
+            statement.raw_bind_parameter(i + 1, Bound(stored)).map_err(|e| self.refused(&sql, &e))?;
+        }
+        statement.raw_execute().map(|_| ()).map_err(|e| self.refused(&sql, &e))
     }
 
     fn add_column(&self, table: &str, column: &Column) -> Result<()> {

@@ -217,7 +217,42 @@ impl Found {
         misfits
     }
 
+    /// A name under which the table shows its row numbers; `None` if columns hide all three, or it has none.
+    pub(crate) fn row_number(&self) -> Option<&'static str> {
+        let hidden = |name: &str| self.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name));
+        ROW_NUMBERS.into_iter().find(|name| !self.without_rowid && !hidden(name))
+    }
+
+    /// What keeps a table from holding equal rows, or from giving one of them back.
+    fn multiset_misfits(&self, away: &str) -> Vec<Misfit> {
+        let mut misfits = Vec::new();
+        let primary = quote_all(self.primary_key().iter().map(|c| &*c.name));
+        if !primary.is_empty() {
+            let what = format!("its key is ({primary}), ours has none: equal rows are to be kept");
+            misfits.push(Misfit { what, mend: away.to_owned() });
+        }
+        for unique in self.uniques.iter().filter(|u| u.droppable || primary.is_empty()) {
+            let columns: Vec<&str> = unique.columns.iter().filter_map(|(c, _)| c.as_deref()).collect();
+            let what = format!("({}) is unique there; ours has no key: equal rows are to be kept", quote_all(columns));
+            let mend = if unique.droppable {
+                format!("DROP INDEX {};", quote(&unique.index))
+            } else {
+                away.to_owned()
+            };
+            misfits.push(Misfit { what, mend });
+        }
+        if misfits.is_empty() && self.row_number().is_none() {
+            let what =
+                format!("its columns hide the row number under all of its names: {}", ROW_NUMBERS.join(", "));
+            misfits.push(Misfit { what, mend: "give one of them another name in the flow: rename (..)".to_owned() });
+        }
+        misfits
+    }
+
     fn key_misfits(&self, table: &TargetTable, away: &str) -> Vec<Misfit> {
+        if table.is_multiset() {
+            return self.multiset_misfits(away);
+        }
         let key: Vec<&Column> = table.key.iter().filter_map(|i| table.schema.columns.get(*i)).collect();
         let wanted = quote_all(key.iter().map(|c| &*c.name));
         let is_key = |columns: &[&str]| {
@@ -287,6 +322,9 @@ impl Found {
         there == ours || (!there.is_exact() && form.survives(Affinity::of(&found.declared)))
     }
 }
+
+/// The names of SQLite's row number; a column of such a name hides it.
+pub(crate) const ROW_NUMBERS: [&str; 3] = ["rowid", "oid", "_rowid_"];
 
 struct Misfit {
     what: String,

@@ -3,6 +3,9 @@
 //! A row is compared as it is stored: class and content of each column against what the sink would write
 //! for the same value, so a `1` that became `'1'`, or a lost digit, is a difference. The one exception is a
 //! column that its owner declared with REAL affinity: it cannot hold -0.0, which then equals 0.0.
+//!
+//! Of a table without key every column is the key, for reading: `scan_keys` gives whole rows (the two zeros as
+//! one).
 
 use super::look::Found;
 use super::sql::{key_condition, quote, quote_all};
@@ -53,9 +56,14 @@ impl SqliteReader {
     }
 }
 
+/// The columns of the key; all of them where there is none.
+fn key_columns(table: &TargetTable) -> Vec<usize> {
+    if table.is_multiset() { (0..table.schema.columns.len()).collect() } else { table.key.clone() }
+}
+
 /// The names of our key columns, as the target spells them.
 fn key_names<'a>(table: &'a TargetTable, found: &'a Found) -> Vec<&'a str> {
-    let columns = table.key.iter().filter_map(|i| table.schema.columns.get(*i));
+    let columns = key_columns(table).into_iter().filter_map(|i| table.schema.columns.get(i));
     columns.map(|c| found.column(&c.name).map_or(&*c.name, |f| &*f.name)).collect()
 }
 
@@ -70,6 +78,12 @@ impl TargetReader for SqliteReader {
     }
 
     fn compare(&mut self, table: &TargetTable, rows: &[Row]) -> Result<Vec<Comparison>> {
+        if table.is_multiset() {
+            return Err(Error::definite(
+                codes::INTERNAL,
+                format!("rows of table \"{}\" were to be compared by a key that it does not have", table.name),
+            ));
+        }
         let path = self.options.path.clone();
         let Some((db, found)) = self.find(table)? else { return Ok(vec![Comparison::Missing; rows.len()]) };
         let columns: Vec<Compared> = table
@@ -142,8 +156,8 @@ impl TargetReader for SqliteReader {
         let values: Vec<_> = row.iter().collect();
         let mut key = Vec::new();
         let mut scratch = Vec::new();
-        for i in &table.key {
-            let (Some(value), Some(column)) = (values.get(*i), table.schema.columns.get(*i)) else {
+        for i in key_columns(table) {
+            let (Some(value), Some(column)) = (values.get(i), table.schema.columns.get(i)) else {
                 continue;
             };
             // What has no place at the target is never found there.

@@ -16,6 +16,16 @@ pub(crate) fn key_condition<'a>(names: impl IntoIterator<Item = &'a str>) -> Str
     conditions.collect::<Vec<_>>().join(" AND ")
 }
 
+/// `"a" IS ?1 COLLATE BINARY AND "b" IS ?2 COLLATE BINARY`: NULL is NULL, and texts are equal by their bytes
+/// whatever collation the columns have.
+pub(crate) fn equal_condition<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let conditions = names
+        .into_iter()
+        .enumerate()
+        .map(|(i, name)| format!("{} IS ?{} COLLATE BINARY", quote(name), i + 1));
+    conditions.collect::<Vec<_>>().join(" AND ")
+}
+
 /// The words of a statement that stand outside quotes and comments, in upper case. Enough to see whether a
 /// CREATE TABLE uses a clause; not a parser.
 pub(crate) fn bare_words(sql: &str) -> Vec<String> {

@@ -372,6 +372,18 @@ pub(crate) fn push_key(out: &mut Vec<u8>, value: ValueRef<'_>) {
     }
 }
 
+/// Appends a value so that two values have the same bytes only if they are the same in every bit; `one_zero`: but
+/// for the sign of a zero.
+pub(crate) fn push_exact(out: &mut Vec<u8>, value: ValueRef<'_>, one_zero: bool) {
+    match value {
+        ValueRef::Real(v) if !one_zero => {
+            out.push(2);
+            out.extend_from_slice(&v.to_bits().to_be_bytes());
+        }
+        value => push_key(out, value),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

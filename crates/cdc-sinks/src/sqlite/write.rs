@@ -13,15 +13,26 @@
 //! moved in front, unless a key comes twice in that tick: then the batch is not net (a transaction beyond
 //! the memory limit, in its own order), and the order is what makes it right.
 
+//!
+//! # A table without key
+//! An upsert is a plain INSERT, a delete takes away one row that is equal in every bit of every column we write
+//! (columns of others may differ: which of such rows goes is nobody's matter), found by its values and deleted by its
+//! row number. A few are looked for one by one, or as many as there are if an index of the user's helps; else the
+//! table is read once for all of them. A row that is not there is an error: the target is not what we left there.
+
 use super::error::Errors;
 use super::look::Found;
-use super::sql::{key_condition, quote, quote_all};
-use super::types::{Bound, Form, encode};
+use super::sql::{equal_condition, key_condition, quote, quote_all};
+use super::types::{Affinity, Bound, Form, encode, push_exact};
 use cdc_core::connector::{TargetBatch, TargetChange, TargetOp, TargetTable};
 use cdc_core::{Error, Row, codes};
+use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// Rows to be deleted from a table without key for which it is not read as a whole.
+const FEW: usize = 4;
 
 /// How rows of a table are written under one schema.
 #[derive(Debug, Clone)]
@@ -32,6 +43,61 @@ pub(crate) struct Writer {
     key_forms: Vec<Form>,
     upsert: String,
     delete: String,
+    multiset: Option<Multiset>,
+}
+
+/// How rows of a table without key are found.
+#[derive(Debug, Clone)]
+struct Multiset {
+    /// Row number and columns of all rows; with `equal` behind it, of those that are equal to the parameters (to SQLite:
+    /// the two zeros are one).
+    read: String,
+    equal: String,
+    delete: String,
+    /// True where a column cannot tell -0.0 from 0.0.
+    one_zero: Vec<bool>,
+}
+
+impl Multiset {
+    fn new(found: &Found, names: &[&str]) -> Multiset {
+        // a table that hides its row numbers was refused
+        let number = found.row_number().unwrap_or("rowid");
+        let here = quote(&found.name);
+        let one_zero =
+            |name: &&str| found.column(name).is_some_and(|c| Affinity::of(&c.declared) == Affinity::Real);
+        Multiset {
+            read: format!("SELECT {number}, {} FROM {here}", quote_all(names.iter().copied())),
+            equal: format!(" WHERE {}", equal_condition(names.iter().copied())),
+            delete: format!("DELETE FROM {here} WHERE {number} = ?1"),
+            one_zero: names.iter().map(one_zero).collect(),
+        }
+    }
+
+    fn find(&self) -> String {
+        format!("{}{}", self.read, self.equal)
+    }
+
+    /// The row that a statement is at, in a form of its own.
+    fn exactly(&self, out: &mut Vec<u8>, row: &rusqlite::Row<'_>) -> rusqlite::Result<()> {
+        out.clear();
+        for (i, one_zero) in self.one_zero.iter().enumerate() {
+            push_exact(out, row.get_ref(i + 1)?, *one_zero);
+        }
+        Ok(())
+    }
+
+    /// Does an index help to find a row?
+    fn is_indexed(&self, db: &Connection) -> rusqlite::Result<bool> {
+        let mut statement = db.prepare_cached(&format!("EXPLAIN QUERY PLAN {}", self.find()))?;
+        // parameters that are not bound are NULL, which does here
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            if matches!(row.get_ref(3)?, ValueRef::Text(detail) if detail.starts_with(b"SEARCH")) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 impl Writer {
@@ -48,16 +114,22 @@ impl Writer {
         let action =
             if set.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {}", set.join(", ")) };
         let places: Vec<String> = (1..=columns.len()).map(|i| format!("?{i}")).collect();
+        let names: Vec<&str> = (0..columns.len()).map(name).collect();
+        let conflict = if table.is_multiset() {
+            String::new()
+        } else {
+            format!(" ON CONFLICT ({}) DO {action}", quote_all(key.iter().map(|i| name(*i))))
+        };
         Writer {
+            multiset: table.is_multiset().then(|| Multiset::new(found, &names)),
             forms: columns.iter().map(|c| Form::of(&c.ty)).collect(),
             in_key,
             key_forms: key.iter().map(|i| Form::of(&columns[*i].ty)).collect(),
             upsert: format!(
-                "INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) DO {action}",
+                "INSERT INTO {} ({}) VALUES ({}){conflict}",
                 quote(&found.name),
-                quote_all((0..columns.len()).map(name)),
+                quote_all(names.iter().copied()),
                 places.join(", "),
-                quote_all(key.iter().map(|i| name(*i))),
             ),
             delete: format!(
                 "DELETE FROM {} WHERE {}",
@@ -81,6 +153,19 @@ impl Writer {
                 .map_err(|e| errors.of(codes::TARGET_WRITE, &format!("statement: {sql}"), &e))
         };
         let mut upsert = prepare(&self.upsert)?;
+        if let Some(multiset) = &self.multiset {
+            let mut delete = prepare(&multiset.delete)?;
+            for run in batch.changes.chunk_by(|a, b| a.op == b.op) {
+                if run.first().is_some_and(|c| c.op == TargetOp::Delete) {
+                    self.take_away(db, multiset, run, scratch, errors)?;
+                } else {
+                    for change in run {
+                        self.change(&mut upsert, &mut delete, change, scratch, errors)?;
+                    }
+                }
+            }
+            return Ok(());
+        }
         let mut delete = prepare(&self.delete)?;
         for tick in batch.changes.chunk_by(|a, b| a.tick == b.tick) {
             if deletes_move(tick) {
@@ -96,6 +181,81 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Deletes a row for each of these changes of a table without key.
+    fn take_away(
+        &self,
+        db: &Connection,
+        multiset: &Multiset,
+        deletes: &[TargetChange],
+        scratch: &mut Vec<u8>,
+        errors: Errors<'_>,
+    ) -> Result<(), Error> {
+        let failed = |e: &rusqlite::Error| {
+            errors.of(codes::TARGET_WRITE, &format!("deleting rows of table \"{}\"", self.table.name), e)
+        };
+        let mut delete = db.prepare_cached(&multiset.delete).map_err(|e| failed(&e))?;
+        if deletes.len() <= FEW || multiset.is_indexed(db).map_err(|e| failed(&e))? {
+            let mut find = db.prepare_cached(&multiset.find()).map_err(|e| failed(&e))?;
+            for change in deletes {
+                let wanted = self.exactly(multiset, &change.key, scratch)?;
+                self.bind(&mut find, &change.key, &self.forms, false, scratch, errors)?;
+                let number = first_equal(multiset, &mut find, &wanted).map_err(|e| failed(&e))?;
+                let Some(number) = number else { return Err(self.no_row(&change.key)) };
+                delete.execute([number]).map_err(|e| failed(&e))?;
+            }
+            return Ok(());
+        }
+        let mut wanted: HashMap<Vec<u8>, Vec<&Row>> = HashMap::with_capacity(deletes.len());
+        for change in deletes {
+            wanted.entry(self.exactly(multiset, &change.key, scratch)?).or_default().push(&change.key);
+        }
+        let mut numbers = Vec::with_capacity(deletes.len());
+        let mut read = db.prepare_cached(&multiset.read).map_err(|e| failed(&e))?;
+        let mut search = || -> rusqlite::Result<()> {
+            let mut rows = read.query([])?;
+            let mut bytes = Vec::new();
+            while let Some(row) = rows.next()? {
+                multiset.exactly(&mut bytes, row)?;
+                if wanted.get_mut(&bytes).and_then(Vec::pop).is_some() {
+                    numbers.push(row.get::<_, i64>(0)?);
+                    if numbers.len() == deletes.len() {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        search().map_err(|e| failed(&e))?;
+        if let Some(row) = wanted.values().find_map(|rows| rows.first()) {
+            return Err(self.no_row(row));
+        }
+        numbers.iter().try_for_each(|number| delete.execute([number]).map(|_| ())).map_err(|e| failed(&e))
+    }
+
+    /// A row as it would be stored, in the form of [`Multiset::exactly`].
+    fn exactly(&self, multiset: &Multiset, row: &Row, scratch: &mut Vec<u8>) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::with_capacity(row.as_bytes().len());
+        for (i, (value, form)) in row.iter().zip(&self.forms).enumerate() {
+            match encode(&value, *form, scratch) {
+                Some(stored) => {
+                    push_exact(&mut out, stored, multiset.one_zero.get(i).copied().unwrap_or_default());
+                }
+                None => return Err(self.no_place(i, false, &value, row)),
+            }
+        }
+        Ok(out)
+    }
+
+    fn no_row(&self, row: &Row) -> Error {
+        Error::definite(
+            codes::TARGET_ROW_MISSING,
+            format!("table \"{}\" has no row like the one to be deleted", self.table.name),
+        )
+        .note(format!("row: {}", clipped(&format!("{row:?}"))))
+        .note("the table has no key, so the row is found by all its values: the target does not hold what was written to it")
+        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables, start again")
     }
 
     fn change<'db>(
@@ -197,6 +357,23 @@ impl Writer {
     fn broken(&self, what: &str) -> Error {
         Error::definite(codes::INTERNAL, format!("table \"{}\": {}", self.table.name, clipped(what)))
     }
+}
+
+/// The number of the first row found that is equal in every bit.
+fn first_equal(
+    multiset: &Multiset,
+    find: &mut CachedStatement<'_>,
+    wanted: &[u8],
+) -> rusqlite::Result<Option<i64>> {
+    let mut rows = find.raw_query();
+    let mut bytes = Vec::with_capacity(wanted.len());
+    while let Some(row) = rows.next()? {
+        multiset.exactly(&mut bytes, row)?;
+        if bytes == wanted {
+            return row.get(0).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Is a delete to be moved in front of an upsert of the same tick?

@@ -29,6 +29,11 @@ impl ServerKind {
         all.iter().fold(sql.to_owned(), |sql, (mysql, mariadb)| sql.replace(mysql, mariadb))
     }
 
+    /// The privilege to see where the log ends.
+    pub fn log_privilege(self) -> &'static str {
+        if self.is_mariadb() { "BINLOG MONITOR" } else { "REPLICATION CLIENT" }
+    }
+
     /// How a statement begins that sets a variable for good. In MariaDB that lasts until the server ends.
     pub fn set_for_good(self) -> &'static str {
         if self.is_mariadb() { "SET GLOBAL" } else { "SET PERSIST" }

@@ -6,7 +6,7 @@ use crate::surroundings::PipelineFile;
 use cdc_core::catalog::Surroundings;
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::pattern::TableSet;
-use cdc_core::plan::program::check_flow;
+use cdc_core::plan::program::{check_flow, multiset_warnings};
 use cdc_core::plan::{OptionValue, Plan, SourcePlan};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::{Error, Result, codes};
@@ -93,6 +93,7 @@ impl Live {
                 Severity::Warning => self.warnings.push(diagnostic),
             }
         }
+        self.warnings.extend(multiset_warnings(flows.iter().copied(), tables));
         for flow in &flows {
             if !tables.iter().any(|t| flow.tables.matches(&t.id)) {
                 let headline = format!("flow \"{}\" takes no table of the server", flow.name);

@@ -230,9 +230,6 @@ fn decoded(schema: Arc<TableSchema>) -> Result<Arc<TableSchema>, String> {
 }
 
 fn reason(error: &Error) -> String {
-    if error.code() == codes::NO_KEY {
-        return "no primary key, and no unique key over columns that are not null".to_owned();
-    }
     error.diagnostic().headline.clone()
 }
 

@@ -119,14 +119,18 @@ fn flows(out: &mut String, found: &Found, names: &Names<'_>) {
     }
     let database = text(&format!("{}.db", names.stem));
     _ = writeln!(out, "\n-- The target, beside this file.\nsink dw = sqlite {{ path = {database} }}\n");
-    let example = found.taken.first().map_or(TableId::new("shop", "orders"), |t| t.id.clone());
+    let shown = found.taken.iter().find(|t| !t.key.is_empty()).or(found.taken.first());
+    let example = shown.map_or(TableId::new("shop", "orders"), |t| t.id.clone());
     let one = found.only_database().is_some();
     let head = if one {
         word(&example.table)
     } else {
         format!("{}.{}", word(&example.database), word(&example.table))
     };
-    let key = found.taken.first().and_then(|t| t.key.first()).map_or("id".into(), |k| word(k));
+    let key = shown.and_then(|t| t.key.first()).map_or("id".into(), |k| word(k));
+    // the time of a change is no part of a row that only its values tell
+    let keyless = shown.is_some_and(|t| t.key.is_empty());
+    let more = if keyless { "meta.table as origin" } else { "meta.ts as changed_at" };
     let about = if one { "under its own name" } else { "under the names of its database and its own" };
     let target = if one { "dw.*" } else { "dw.\"{database}_{table}\"" };
     _ = writeln!(
@@ -136,7 +140,7 @@ fn flows(out: &mut String, found: &Found, names: &Names<'_>) {
          --\n\
          --   src.{head}\n\
          --     |> where {key} is not null\n\
-         --     |> extend meta.ts as changed_at\n\
+         --     |> extend {more}\n\
          --     => dw.another_name\n\
          src.* => {target}"
     );
@@ -153,7 +157,11 @@ fn listing(tables: &[Taken]) -> Vec<String> {
             };
             [
                 printable(&t.id.to_string()).into_owned(),
-                format!("key ({})", printable(&t.key.join(", "))),
+                if t.key.is_empty() {
+                    "no key: a multiset".to_owned()
+                } else {
+                    format!("key ({})", printable(&t.key.join(", ")))
+                },
                 rows,
             ]
         })

@@ -7,11 +7,11 @@ use super::super::alter::{Action, Alter};
 use super::super::context::Index;
 use super::super::cursor::{Failure, Parsed};
 use super::super::index::same;
-use super::super::index::{self, KeyKind, NumberedPart};
+use super::super::index::{self, KeyDef, KeyKind, NumberedPart};
 use super::super::versioning;
 use super::{Final, Shape};
 use cdc_core::codes;
-use cdc_core::schema::{Column, TableSchema};
+use cdc_core::schema::{Column, ColumnType, TableSchema};
 use std::sync::Arc;
 
 /// An index while its table is altered.
@@ -38,6 +38,9 @@ pub(super) fn final_keys(
     let named = known.and_then(|known| by_name(old, &known));
     let names_known = named.is_some();
     let mut work = named.unwrap_or_else(|| nameless(old));
+    // IF NOT EXISTS looks at the table as it was.
+    let before: Vec<Arc<str>> = work.iter().filter_map(|i| i.name.clone()).collect();
+    let had_primary = !old.primary_key.is_empty();
     let mut primary = old.primary_key.clone();
     for action in &alter.actions {
         match action {
@@ -57,7 +60,11 @@ pub(super) fn final_keys(
         index.parts.retain_mut(|part| keep_part(old, shape, part));
     }
     work.retain(|index| !index.parts.is_empty());
-    add_keys(alter, shape, &mut primary, &mut work)?;
+    let was_there = |def: &KeyDef| match def.kind {
+        KeyKind::Primary => had_primary,
+        _ => def.looked_for().is_some_and(|name| before.iter().any(|known| same(known, name))),
+    };
+    add_keys(alter, shape, &mut primary, &mut work, was_there)?;
     for f in &mut shape.columns {
         if primary.contains(&f.number) {
             f.column.nullable = false;
@@ -74,7 +81,13 @@ pub(super) fn final_keys(
 }
 
 /// Adds what ADD PRIMARY KEY, ADD UNIQUE and the like say, under the final names of columns.
-fn add_keys(alter: &Alter, shape: &Shape, primary: &mut Vec<usize>, work: &mut Vec<WorkIndex>) -> Parsed<()> {
+fn add_keys(
+    alter: &Alter,
+    shape: &Shape,
+    primary: &mut Vec<usize>,
+    work: &mut Vec<WorkIndex>,
+    was_there: impl Fn(&KeyDef) -> bool,
+) -> Parsed<()> {
     if !alter.actions.iter().any(|action| matches!(action, Action::AddKey(_))) {
         return Ok(());
     }
@@ -89,7 +102,7 @@ fn add_keys(alter: &Alter, shape: &Shape, primary: &mut Vec<usize>, work: &mut V
             KeyKind::Primary => !primary.is_empty(),
             _ => def.looked_for().is_some_and(|name| taken.iter().any(|i| same(&i.name, name))),
         };
-        if def.if_not_exists && is_there() {
+        if def.if_not_exists && (was_there(def) || is_there()) {
             continue;
         }
         let mut parts = def.numbered(&columns)?;
@@ -149,16 +162,23 @@ fn keep_part(old: &TableSchema, shape: &Shape, part: &mut NumberedPart) -> bool 
     let Some(next) = successor(old, shape, number) else { return false };
     part.column = Some(next);
     if next != number {
-        // The server takes the old column's length for a prefix of the new one.
+        // The server takes the old column's length for a prefix of the new one, if it has one (MariaDB has unique
+        // keys over whole texts).
         let was = old.columns.get(number).map(|c| &c.ty);
-        let was = was.map(|ty| index::length(ty).unwrap_or_else(|| index::key_bytes(ty)));
-        part.prefix = part.prefix.or(Some(was.unwrap_or(1)));
+        let was = was.and_then(|ty| index::length(ty).or_else(|| index::key_bytes(ty)));
+        part.prefix = part.prefix.or(was.filter(|&length| length > 0));
         if let (Some(prefix), Some(is)) = (part.prefix, shape.by_number(next)) {
             part.prefix = index::prefix_after(prefix, &is.ty, &is.ty);
         }
         return true;
     }
-    if let (Some(prefix), Some(was), Some(is)) = (part.prefix, old.columns.get(next), shape.by_number(next)) {
+    let (was, is) = (old.columns.get(next), shape.by_number(next));
+    let is_geometry = |c: Option<&Column>| c.is_some_and(|c| matches!(c.ty, ColumnType::Geometry { .. }));
+    if part.prefix.is_none() && is_geometry(was) && !is_geometry(is) {
+        // MariaDB: it was one over the bytes of a point (measured), and now that is told.
+        part.prefix = Some(25);
+    }
+    if let (Some(prefix), Some(was), Some(is)) = (part.prefix, was, is) {
         part.prefix = index::prefix_after(prefix, &was.ty, &is.ty);
     }
     true
