@@ -31,6 +31,11 @@ use exit::Exit;
 use logging::Told;
 use std::process::ExitCode;
 
+// Rows are made by the thread that reads the log and dropped by those that write them: the system's allocator takes a
+// sixth of the time for that, this one less than half of it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     cdc_runtime::supervise::exit_on_panic();
     let args = match Args::try_parse() {

@@ -165,7 +165,13 @@ fn what_is_written_is_checked_run_and_verified_with_no_edit() -> Result<()> {
         ensure!(said.out.lines().any(|l| l == line), "{line}\n{}", said.text());
     }
     let text = place.read("shop.cdc")?;
-    for part in ["shop.no_key", "no key: a multiset", "shop.customers", "key (customer_id, number)", "${CDC_PASSWORD}"] {
+    for part in [
+        "shop.no_key",
+        "no key: a multiset",
+        "shop.customers",
+        "key (customer_id, number)",
+        "${CDC_PASSWORD}",
+    ] {
         ensure!(text.contains(part), "{part}\n{text}");
     }
     let schema = place.read("shop.sql")?;

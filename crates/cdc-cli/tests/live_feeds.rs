@@ -223,7 +223,10 @@ fn stdout_gives_lines_of_json_and_nothing_else() -> Result<()> {
     let first = lines(&said.out)?;
     ensure!(first.len() == 2 && first[0]["row"]["v"] == "a\n\"\\🦀", "{}", said.text());
     ensure!(first[0]["row"]["d"] == "1.50000" && first[0]["row"]["b"] == "AP8=", "{}", said.text());
-    ensure!(first[0]["row"]["j"]["a"][0] == 1 && first[1]["row"]["v"].is_null(), "{}", said.text());
+    // MariaDB keeps JSON as text
+    let json: Value = serde_json::from_str("{\"a\": [1]}")?;
+    let json = if server.kind().is_mariadb() { Value::from("{\"a\": [1]}") } else { json };
+    ensure!(first[0]["row"]["j"] == json && first[1]["row"]["v"].is_null(), "{}", said.text());
     server.sql(
         "USE printed; BEGIN; INSERT INTO t (id) VALUES (3); UPDATE t SET v = 'b' WHERE id = 1; UPDATE t SET id = 4 WHERE id = 2; COMMIT;
          DELETE FROM t WHERE id = 3; INSERT INTO t (id) VALUES (200)",

@@ -48,7 +48,9 @@ fn case_15_equal_rows_are_kept_as_many_times_and_deleting_one_of_two_leaves_one(
         ensure!(times(&said, WARNING) == 1 && times(&said, "key (..)") == 1, "{}", said.text());
         equal(server, &job, &database, 6)?;
         let sql = |sql: &str| server.sql(&format!("USE {database}; SET NAMES utf8mb4; {sql}"));
-        sql("DELETE FROM log WHERE line COLLATE utf8mb4_bin = 'a' LIMIT 1; DELETE FROM log WHERE line IS NULL LIMIT 1")?;
+        sql(
+            "DELETE FROM log WHERE line COLLATE utf8mb4_bin = 'a' LIMIT 1; DELETE FROM log WHERE line IS NULL LIMIT 1",
+        )?;
         job.catch_up(&["--workers", workers])?;
         equal(server, &job, &database, 4)?;
         sql("UPDATE log SET n = 7; INSERT INTO log SELECT * FROM log; INSERT INTO log SELECT * FROM log;
@@ -68,12 +70,18 @@ fn case_15_equal_rows_are_kept_as_many_times_and_deleting_one_of_two_leaves_one(
 #[test]
 fn case_07_the_warning_names_key_and_a_stated_key_needs_none() -> Result<()> {
     let server = log("c07k")?;
-    server.sql("DELETE FROM c07k.log LIMIT 100; INSERT INTO c07k.log (line, n) VALUES ('a', 1), ('b', 2), ('c', 3)")?;
+    server.sql(
+        "DELETE FROM c07k.log LIMIT 100; INSERT INTO c07k.log (line, n) VALUES ('a', 1), ('b', 2), ('c', 3)",
+    )?;
     let live = |job: &Job| Run::start(&mut job.command("check", &["--live"]))?.wait();
     let job = Job::new(server, "c07k", &format!("{COPY}\nsrc.log => dw.second"));
     let said = live(&job)?;
     ensure!(said.code == Some(0) && times(&said, WARNING) == 1, "{}", said.text());
-    ensure!(said.text().contains("warning[E0214]") && said.text().contains("=> target key (..)"), "{}", said.text());
+    ensure!(
+        said.text().contains("warning[E0214]") && said.text().contains("=> target key (..)"),
+        "{}",
+        said.text()
+    );
 
     let keyed = "sink dw = sqlite { path = \"target.db\" }\nsrc.log => dw.log key (n)";
     let job = Job::new(server, "c07k", keyed);
@@ -83,8 +91,10 @@ fn case_07_the_warning_names_key_and_a_stated_key_needs_none() -> Result<()> {
         let said = job.catch_up(&["--workers", workers])?;
         ensure!(times(&said, "warning") == 0, "{}", said.text());
         equal(server, &job, "c07k", 3)?;
-        server.sql("UPDATE c07k.log SET line = CONCAT(line, 'x') WHERE n < 3; DELETE FROM c07k.log WHERE n = 3;
-                    INSERT INTO c07k.log (line, n) VALUES ('d', 3)")?;
+        server.sql(
+            "UPDATE c07k.log SET line = CONCAT(line, 'x') WHERE n < 3; DELETE FROM c07k.log WHERE n = 3;
+                    INSERT INTO c07k.log (line, n) VALUES ('d', 3)",
+        )?;
     }
     job.catch_up(&["--workers", "2"])?;
     equal(server, &job, "c07k", 3)?;
@@ -93,7 +103,11 @@ fn case_07_the_warning_names_key_and_a_stated_key_needs_none() -> Result<()> {
 
     let job = Job::new(server, "c07k", &keyed.replace("key (n)", "key (m)"));
     let said = live(&job)?;
-    ensure!(said.code != Some(0) && said.text().contains("the columns are line, n, x, at"), "{}", said.text());
+    ensure!(
+        said.code != Some(0) && said.text().contains("the columns are line, n, x, at"),
+        "{}",
+        said.text()
+    );
     let said = job.fails(301)?;
     ensure!(said.err.contains("the columns are line, n, x, at"), "{}", said.text());
     Ok(())
@@ -102,7 +116,9 @@ fn case_07_the_warning_names_key_and_a_stated_key_needs_none() -> Result<()> {
 #[test]
 fn case_07_a_table_without_a_key_beside_others_and_through_operators() -> Result<()> {
     let server = log("c07o")?;
-    server.sql("CREATE TABLE c07o.keyed (id INT PRIMARY KEY, v INT); INSERT INTO c07o.keyed VALUES (1, 1), (2, 2)")?;
+    server.sql(
+        "CREATE TABLE c07o.keyed (id INT PRIMARY KEY, v INT); INSERT INTO c07o.keyed VALUES (1, 1), (2, 2)",
+    )?;
     let job = Job::new(
         server,
         "c07o",
@@ -115,7 +131,9 @@ fn case_07_a_table_without_a_key_beside_others_and_through_operators() -> Result
     ensure!(job.rows("SELECT line, t, COUNT(*) FROM some GROUP BY 1, 2")? == ["A|log|3"]);
     server.sql("UPDATE c07o.log SET n = 1 WHERE n = 2; UPDATE c07o.log SET n = 2 WHERE x = 0 LIMIT 2; UPDATE c07o.keyed SET v = 3")?;
     job.catch_up(&["--workers", "2"])?;
-    ensure!(job.rows("SELECT line, t, COUNT(*) FROM some GROUP BY 1, 2 ORDER BY 1")? == ["A|log|1", "B|log|1"]);
+    ensure!(
+        job.rows("SELECT line, t, COUNT(*) FROM some GROUP BY 1, 2 ORDER BY 1")? == ["A|log|1", "B|log|1"]
+    );
     job.verify()?;
     let feed = std::fs::read_to_string(job.path("feed.jsonl"))?;
     let lines: Vec<serde_json::Value> = feed.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
@@ -123,7 +141,11 @@ fn case_07_a_table_without_a_key_beside_others_and_through_operators() -> Result
     let count = |op: &str| lines.iter().filter(|l| l["op"] == op && l["key"].is_null()).count();
     ensure!((count("insert"), count("delete")) == (9, 3), "{feed}");
     // what a line speaks of is another in each change: not to be told again when the row goes
-    let job = Job::new(server, "c07o", "sink dw = sqlite { path = \"t.db\" }\nsrc.log |> extend meta.ts as ts => dw.log");
+    let job = Job::new(
+        server,
+        "c07o",
+        "sink dw = sqlite { path = \"t.db\" }\nsrc.log |> extend meta.ts as ts => dw.log",
+    );
     job.fails(214)?;
     Ok(())
 }
@@ -178,7 +200,9 @@ fn schema_changes_of_a_table_without_a_key() -> Result<()> {
         let job = Job::new(
             server,
             database,
-            &format!("sink dw = sqlite {{ path = \"target.db\" }}\nsrc.* => dw.* with {{ on_schema_change = {mode} }}"),
+            &format!(
+                "sink dw = sqlite {{ path = \"target.db\" }}\nsrc.* => dw.* with {{ on_schema_change = {mode} }}"
+            ),
         );
         job.catch_up(&[])?;
         let sql = |sql: &str| server.sql(&format!("USE {database}; {sql}"));
@@ -227,5 +251,36 @@ fn verify_counts_rows_and_a_row_that_is_not_there_stops_the_run() -> Result<()> 
     server.sql("DELETE FROM nokey_ver.log WHERE line IS NULL LIMIT 1")?;
     let said = job.fails(2010)?;
     ensure!(said.err.contains("cdc verify"), "{}", said.text());
+    Ok(())
+}
+
+/// Two tables that a flow's key tells apart: the copy of the one must not delete rows of the other.
+#[test]
+fn tables_without_a_key_in_one_target_are_told_apart_or_refused() -> Result<()> {
+    let server = server();
+    server.sql(
+        "CREATE DATABASE nokey_sh; USE nokey_sh; CREATE TABLE s1 (id INT, v INT); CREATE TABLE s2 LIKE s1;
+         INSERT INTO s1 VALUES (1, 1), (2, 1); INSERT INTO s2 VALUES (1, 2), (3, 2), (4, 2)",
+    )?;
+    let flow = |rest: &str| format!("sink dw = sqlite {{ path = \"target.db\" }}\nsrc./s[0-9]/ {rest}");
+    let job = Job::new(server, "nokey_sh", &flow("|> extend meta.table as shard => dw.all key (shard, id)"));
+    for workers in ["1", "3"] {
+        job.catch_up(&["--workers", workers])?;
+        let rows = server.sql(
+            "SELECT CONCAT_WS('|', 's1', id, v) FROM nokey_sh.s1 UNION ALL \
+             SELECT CONCAT_WS('|', 's2', id, v) FROM nokey_sh.s2 ORDER BY 1",
+        )?;
+        let found = job.rows("SELECT shard, id, v FROM \"all\" ORDER BY 1, 2, 3")?;
+        ensure!(found == rows.lines().collect::<Vec<_>>(), "{found:?}, not\n{rows}");
+        job.verify()?;
+        server.sql(
+            "UPDATE nokey_sh.s1 SET v = v + 10; DELETE FROM nokey_sh.s2 WHERE id = 3; INSERT INTO nokey_sh.s2 VALUES (2, 9)",
+        )?;
+    }
+    let job = Job::new(server, "nokey_sh", &flow("=> dw.all key (id, v)"));
+    let said = job.fails(211)?;
+    ensure!(said.err.contains("cannot be told") && said.err.contains("meta.table"), "{}", said.text());
+    let job = Job::new(server, "nokey_sh", &flow("=> dw.all"));
+    job.fails(211)?;
     Ok(())
 }

@@ -258,7 +258,7 @@ fn text_default(default: &str, ty: &ColumnType) -> String {
     let certain = |v: &DateTime| match ty {
         ColumnType::Date => midnight(v),
         // what does not fit is rounded
-        ColumnType::DateTime { fsp } => v.micro % 10u32.pow(6 - u32::from((*fsp).min(6))) == 0,
+        ColumnType::DateTime { fsp } => v.micro.is_multiple_of(10u32.pow(6 - u32::from((*fsp).min(6)))),
         _ => v.date.is_zero() && midnight(v),
     };
     match constant(default) {

@@ -307,7 +307,10 @@ fn keys_are_stated_or_inherited() {
     assert_eq!(BoundFlow::bind(&keyed(vec![], &["status"]), &keyless).unwrap().target().key, [1]);
     let wrong = BoundFlow::bind(&keyed(vec![], &["stauts"]), &keyless).unwrap_err();
     let wrong = wrong[0].help.join("; ");
-    assert!(wrong.contains("\"status\"") && wrong.contains("the columns are id, status, amount, note"), "{wrong}");
+    assert!(
+        wrong.contains("\"status\"") && wrong.contains("the columns are id, status, amount, note"),
+        "{wrong}"
+    );
     let wrong = BoundFlow::bind(&keyed(vec![], &["zzzz"]), &keyless).unwrap_err();
     assert_eq!(wrong[0].help, ["the columns are id, status, amount, note"]);
     assert!(BoundFlow::bind(&keyed(vec![], &["status"]), &keyless).is_ok());
@@ -586,10 +589,8 @@ fn what_is_another_in_each_change_is_no_part_of_a_row_without_a_key() {
 
 #[test]
 fn a_table_copied_as_a_multiset_is_told_once() {
-    let star = FlowPlan {
-        tables: TablePattern { database: None, table: NamePattern::glob("*") },
-        ..flow(vec![])
-    };
+    let star =
+        FlowPlan { tables: TablePattern { database: None, table: NamePattern::glob("*") }, ..flow(vec![]) };
     let mut log = (*keyless()).clone();
     log.id = TableId::new("shop", "log");
     let schemas = [orders(), Arc::new(log)];
@@ -615,8 +616,5 @@ fn columns_that_hold_one_value_are_known() {
         .iter()
         .map(|(i, value)| format!("{} {value:?}", bound.target().schema.columns[*i].name))
         .collect();
-    assert_eq!(
-        known,
-        ["big (\"ORDERS\")", "full (\"shop.orders\")", "shard (\"orders\")", "one (1)"]
-    );
+    assert_eq!(known, ["big (\"ORDERS\")", "full (\"shop.orders\")", "shard (\"orders\")", "one (1)"]);
 }

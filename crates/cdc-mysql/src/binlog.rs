@@ -22,6 +22,7 @@ mod dump;
 pub mod event;
 pub mod files;
 pub mod metadata;
+pub mod partial;
 pub mod rows;
 mod source;
 pub mod table_map;
@@ -42,10 +43,11 @@ use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Diagnostic, Error, Result, Row, TableId, TableSchema, codes};
 use event::{Header, kind};
 use mysql_common::binlog::events::Event;
-use rows::{RowDecoder, RowsEvent};
+use partial::{Completion, Unknown};
+use rows::{RowDecoder, RowsEvent, RowsKind};
 use source::{EventSource, Incoming, Lost};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use table_map::TableMap;
 use versioned::RowsOfNow;
@@ -102,6 +104,15 @@ pub struct RowChange {
     pub before: Option<Row>,
     /// The row after: of inserts and updates.
     pub after: Option<Row>,
+    /// A column whose value after the log does not tell; it is absent. Other absent ones are what they were.
+    pub unknown: Option<Unknown>,
+}
+
+impl RowChange {
+    /// Of images with all that there is to know.
+    pub fn new(op: Op, before: Option<Row>, after: Option<Row>) -> RowChange {
+        RowChange { op, before, after, unknown: None }
+    }
 }
 
 /// What a log gives out.
@@ -158,6 +169,8 @@ enum Mapped {
         decoder: Box<RowDecoder>,
         /// Of a system-versioned table.
         of_now: Option<RowsOfNow>,
+        /// For images without all columns; made when the first comes.
+        completion: OnceLock<Box<Completion>>,
     },
     /// Captured, in a log of the past, and nothing tells its structure.
     Unknown(Box<Error>),
@@ -653,6 +666,11 @@ impl LogReader {
         Ok(())
     }
 
+    /// The next item, if its event has been read.
+    pub fn ready(&mut self) -> Option<LogItem> {
+        self.take_pending()
+    }
+
     /// The next rows of the XA transaction that the log commits here.
     async fn read_again(&mut self) -> Result<()> {
         let Some(again) = self.again.as_mut() else { return Ok(()) };
@@ -848,7 +866,8 @@ impl LogReader {
             | kind::DELETE_ROWS_V1
             | kind::WRITE_ROWS
             | kind::UPDATE_ROWS
-            | kind::DELETE_ROWS => self.handle_rows(header.kind, body)?,
+            | kind::DELETE_ROWS
+            | kind::PARTIAL_UPDATE_ROWS => self.handle_rows(header.kind, body)?,
             kind::WRITE_ROWS_COMPRESSED_V1
             | kind::UPDATE_ROWS_COMPRESSED_V1
             | kind::DELETE_ROWS_COMPRESSED_V1
@@ -860,16 +879,6 @@ impl LogReader {
                         rows::decompress(header.kind, body).map_err(|e| e.note(self.here()))?
                 {
                     self.handle_rows(kind, &plain)?;
-                }
-            }
-            kind::PARTIAL_UPDATE_ROWS => {
-                let table = event::rows_table_id(body).map_err(|w| self.corrupt(w))?;
-                let ignored =
-                    matches!(self.maps.get(&table), Some(CachedMap { mapped: Mapped::Ignored, .. }));
-                if !ignored && !self.skipping() {
-                    return Err(Error::definite(codes::PARTIAL_IMAGE, "the log holds a partial JSON update")
-                        .note(self.here())
-                        .help("SET PERSIST binlog_row_value_options = ''"));
                 }
             }
             kind::INCIDENT => {
@@ -1406,7 +1415,7 @@ impl LogReader {
             };
             // checks that the structure fits
             let decoder = RowDecoder::new(&map, &stored).map_err(|e| e.note(self.here()))?;
-            Mapped::Captured { schema, decoder: Box::new(decoder), of_now }
+            Mapped::Captured { schema, decoder: Box::new(decoder), of_now, completion: OnceLock::new() }
         } else {
             Mapped::Ignored
         };
@@ -1462,6 +1471,12 @@ impl LogReader {
             Some(known) => metadata::with_known(schema, known),
             None => schema,
         };
+        // a damaged map may contradict itself
+        let stored = Arc::new(schema.clone());
+        let stored = versioning.as_ref().and_then(|v| versioned::as_stored(&stored, v)).map_or(stored, |(s, _)| s);
+        if let Err(error) = map.check(&stored) {
+            return Ok(Learning::Refused(Box::new(error.note(self.here()))));
+        }
         let told = known.as_ref().map(|known| metadata::difference(known, &schema));
         let after = self.structures.insert_definition(ddl::Definition {
             schema,
@@ -1501,34 +1516,42 @@ impl LogReader {
             }
             return Err(self.corrupt("row changes of a table that no table map announced"));
         };
-        let (schema, decoder, of_now) = match &cached.mapped {
-            Mapped::Captured { schema, decoder, of_now } => (schema, decoder, of_now),
-            Mapped::Unknown(error) => return Err(Error::clone(error)),
-            Mapped::Ignored => return Ok(()),
+        let Mapped::Captured { schema, decoder, of_now, completion } = &cached.mapped else {
+            return match &cached.mapped {
+                Mapped::Unknown(error) => Err(Error::clone(error)),
+                _ => Ok(()),
+            };
         };
-        let leaves_out_generated = self.server.as_ref().is_some_and(Server::leaves_out_generated);
-        if !decoder.gives_whole_rows(&event)
-            && !(leaves_out_generated && event.lacks_only_generated(decoder.schema()))
-        {
-            return Err(Error::definite(
-                codes::PARTIAL_IMAGE,
-                format!("the log holds row images of \"{}\" without all columns", schema.id),
-            )
-            .note(place(&self.point, Some(transaction)))
-            .help("SET PERSIST binlog_row_image = FULL, also in every session that sets its own; then copy the tables anew"));
-        }
-        let op = match kind {
-            kind::WRITE_ROWS | kind::WRITE_ROWS_V1 => Op::Insert,
-            kind::UPDATE_ROWS | kind::UPDATE_ROWS_V1 => Op::Update,
-            _ => Op::Delete,
+        let server = self.server.as_ref();
+        let without_generated = server.is_some_and(Server::leaves_out_generated);
+        let whole = decoder.gives_whole_rows(&event)
+            || (without_generated && event.lacks_only_generated(decoder.schema()));
+        let completion = (!whole).then(|| {
+            completion.get_or_init(|| {
+                let indexes = ddl::Structures::indexes(&self.structures, &schema.id);
+                let mariadb = server.is_some_and(Server::is_mariadb);
+                Box::new(Completion::new(decoder.schema(), indexes.as_deref(), mariadb, without_generated))
+            })
+        });
+        let op = match event.kind {
+            RowsKind::Write => Op::Insert,
+            RowsKind::Update => Op::Update,
+            RowsKind::Delete => Op::Delete,
         };
         let mut changes = Vec::with_capacity((body.len() / 64).clamp(1, 128));
-        for row in decoder.rows(&event) {
-            let (before, after) = row.map_err(|e| e.note(place(&self.point, Some(transaction))))?;
+        let mut rows = decoder.rows(&event);
+        while let Some(row) = rows.next() {
+            let here = |e: Error| e.note(place(&self.point, Some(transaction)));
+            let (mut before, mut after) = row.map_err(here)?;
+            let mut unknown = None;
+            if let Some(completion) = completion {
+                ((before, after), unknown) =
+                    completion.complete(event.kind, (before, after), rows.differs()).map_err(here)?;
+            }
             let change = match of_now {
-                None => RowChange { op, before, after },
+                None => RowChange { op, before, after, unknown },
                 Some(of_now) => match of_now.change(before, after) {
-                    Some(change) => change,
+                    Some(change) => RowChange { unknown, ..change },
                     None => continue,
                 },
             };

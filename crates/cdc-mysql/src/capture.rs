@@ -13,14 +13,17 @@
 //! announcement on; both with back-off, each told by a [`CaptureItem::Notice`].
 
 mod adopt;
+mod discover;
 mod exact;
+
+pub use discover::{Discovery, discover};
 
 use crate::binlog::rows::KeyExtractor;
 use crate::binlog::files;
 use crate::binlog::xa::{self, Branches};
-use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil, is_user_database};
+use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil};
 use crate::config::{Config, StartMode};
-use crate::conn::{connect, query_error, query_value, server_code};
+use crate::conn::{connect, query_value};
 use crate::gtid::{Gtid, GtidSet};
 use crate::server::{Flavor, Server};
 use crate::snapshot::chunk::{self, ChunkError, ChunkJob, ChunkKey, ChunkRows, KeyRange};
@@ -30,17 +33,17 @@ use crate::snapshot::reconcile::{
 use crate::snapshot::splitter::{self, Split, SplitJob};
 use crate::snapshot::watermark::{self, Mark, Watermark};
 use crate::structure::TableStructures;
-use crate::{charsets, ddl, preflight};
+use crate::preflight;
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::position::Position;
 use cdc_core::schema::same_name;
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::zero_dates::DateView;
-use cdc_core::{Charset, Diagnostic, Error, Result, Row, RowBuilder, TableId, TableSchema, codes};
+use cdc_core::{Diagnostic, Error, Result, Row, RowBuilder, TableId, TableSchema, codes};
 use mysql_async::Conn;
-use mysql_async::prelude::Queryable;
 use adopt::{Adoption, moved_while_copying};
+use discover::{discover_past, list_tables};
 use exact::{Exact, State, Told, Verdict};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -294,143 +297,6 @@ impl Backoff {
     fn reset(&mut self) {
         self.next = Self::FIRST;
     }
-}
-
-/// The tables of a server that a source captures, and what is to be told about them.
-#[derive(Debug, Clone, Default)]
-pub struct Discovery {
-    /// By name, as flows and targets see them.
-    pub tables: Vec<Arc<TableSchema>>,
-    /// Warnings.
-    pub notices: Vec<Diagnostic>,
-}
-
-/// Looks for the tables of a source and reads their structures.
-///
-/// # Errors
-/// `NO_TABLES`, `NO_KEY`, `GRANT_MISSING`, `TYPE_UNSUPPORTED`; those of the connection.
-pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructures, Discovery)> {
-    let doing = "looking for tables";
-    let (sequences, all) = list_tables(conn).await?;
-    let mut discovery = Discovery::default();
-    for pattern in config.tables.unmatched(&all) {
-        discovery.notices.push(
-            Diagnostic::warning(
-                codes::PATTERN_MATCHES_NOTHING,
-                format!("\"{pattern}\" matches no table of the server"),
-            )
-            .help(format!(
-                "check its spelling, and that account \"{}\" may see the table: GRANT SELECT",
-                config.account()
-            )),
-        );
-    }
-    let captured: Vec<TableId> = all.iter().filter(|t| config.tables.contains(t)).cloned().collect();
-    if captured.is_empty() {
-        let mut databases: Vec<&str> = all.iter().map(|t| &*t.database).collect();
-        databases.dedup();
-        return Err(Error::definite(codes::NO_TABLES, "the source's patterns match no table of the server")
-            .note(format!(
-                "account \"{}\" sees {} tables in {} databases{}",
-                config.account(),
-                all.len(),
-                databases.len(),
-                if databases.is_empty() { String::new() } else { format!(": {}", databases.join(", ")) }
-            ))
-            .help(format!("check tables = [..]; or: GRANT SELECT ON db.* TO '{}'@'%'", config.account())));
-    }
-    let mut structures = TableStructures::new();
-    let context = Server::ask(conn).await?.context();
-    let charsets: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> = conn
-        .query("SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA")
-        .await
-        .map_err(|e| query_error(e, doing))?;
-    for (database, charset, collation) in charsets {
-        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        structures.set_database(text(&database), Charset::new(text(&charset), text(&collation)));
-    }
-    for sequence in sequences {
-        structures.set_sequence(sequence, true);
-    }
-    for table in captured {
-        let Some(definition) = structure_of(conn, &table, &context, &structures).await? else { continue };
-        discovery.tables.push(config.zero_dates.schema(&structures.insert_definition(definition)));
-    }
-    charsets::ensure(conn, structures.tables()).await?;
-    Ok((structures, discovery))
-}
-
-/// The sequences and the tables that the account sees, by name.
-async fn list_tables(conn: &mut Conn) -> Result<(Vec<TableId>, Vec<TableId>)> {
-    let rows: Vec<(Vec<u8>, Vec<u8>, String)> = conn
-        .query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES \
-             WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') ORDER BY TABLE_SCHEMA, TABLE_NAME",
-        )
-        .await
-        .map_err(|e| query_error(e, "looking for tables"))?;
-    let (mut sequences, mut tables) = (Vec::new(), Vec::new());
-    for (database, table, ty) in rows {
-        let id = TableId::new(String::from_utf8_lossy(&database), String::from_utf8_lossy(&table));
-        if is_user_database(&id.database) {
-            if ty == "SEQUENCE" { &mut sequences } else { &mut tables }.push(id);
-        }
-    }
-    Ok((sequences, tables))
-}
-
-/// What is known at a start in the past.
-struct Past {
-    /// The structures at the start.
-    known: TableStructures,
-    /// Those of now.
-    present: Arc<TableStructures>,
-}
-
-impl Past {
-    fn of(&self, log: LogReader) -> LogReader {
-        log.learning(self.present.clone())
-    }
-}
-
-/// As [`discover`], for a start in the past: no table's structure is known there.
-async fn discover_past(conn: &mut Conn, config: &Config) -> Result<(Past, Discovery)> {
-    let (present, discovery) = discover(conn, config).await?;
-    Ok((Past { known: present.without_tables(), present: Arc::new(present) }, discovery))
-}
-
-/// The present structure of a table; `None` if it is gone.
-async fn structure_of(
-    conn: &mut Conn,
-    table: &TableId,
-    context: &ddl::Context<'_>,
-    known: &TableStructures,
-) -> Result<Option<ddl::Definition>> {
-    let name = format!("{}.{}", chunk::quote_name(&table.database), chunk::quote_name(&table.table));
-    // any privilege on the table shows its structure; that its rows may be read is found out by reading none
-    let readable = conn.query_drop(format!("SELECT * FROM {name} LIMIT 0")).await;
-    let shown = match readable {
-        Ok(()) => conn.query_first(format!("SHOW CREATE TABLE {name}")).await,
-        Err(e) => Err(e),
-    };
-    let row: Option<mysql_async::Row> = match shown {
-        Ok(row) => row,
-        Err(e) if matches!(server_code(&e), Some(1146 | 1049)) => return Ok(None),
-        Err(e) => {
-            return Err(query_error(e, &format!("reading the structure of table \"{table}\"")).help(
-                format!("GRANT SELECT ON {}.* TO the source's account", chunk::quote_name(&table.database)),
-            ));
-        }
-    };
-    let text: Option<Vec<u8>> = row.and_then(|r| r.get(1));
-    let text = text
-        .ok_or_else(|| Error::definite(codes::SERVER_ERROR, format!("no structure given for \"{table}\"")))?;
-    let text = String::from_utf8(text).map_err(|_| {
-        Error::definite(codes::DDL_NOT_UNDERSTOOD, format!("structure of \"{table}\" is not UTF-8 text"))
-    })?;
-    let mut definition = ddl::parse_definition(&text, &context.clone().in_database(&table.database), known)?;
-    definition.schema.id = table.clone();
-    Ok(Some(definition))
 }
 
 impl Capture {
@@ -905,6 +771,22 @@ impl Capture {
             }
             self.check_server()?;
         }
+    }
+
+    /// The next item, if it is there already.
+    ///
+    /// # Errors
+    /// As [`Capture::next`].
+    pub fn ready(&mut self) -> Result<Option<CaptureItem>> {
+        // while tables are copied, chunks and watermarks want to be looked at between two items
+        if self.out.is_empty() && self.is_whole() && self.draining.is_none() && self.retry_at.is_none() {
+            match self.log.ready() {
+                Some(item) => self.handle_log(item)?,
+                None => return Ok(None),
+            }
+        }
+        let Some(item) = self.out.pop_front() else { return Ok(None) };
+        Ok(Some(if self.dates.is_identity() { item } else { self.show(item)? }))
     }
 
     /// An item as flows and targets see it: see [`cdc_core::zero_dates`].
@@ -1800,7 +1682,7 @@ async fn wait_for_xa(conn: &mut Conn, names: &[String], tell: &(dyn Fn(Diagnosti
             told = true;
             tell(
                 Diagnostic::warning(
-                    codes::XA_UNSEEN,
+                    codes::PREPARED_BRANCH,
                     format!("waiting for XA transactions that were prepared before the start: {}", left.len()),
                 )
                 .note(left.iter().take(10).map(|n| n.as_str()).collect::<Vec<_>>().join("; "))

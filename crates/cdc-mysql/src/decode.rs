@@ -31,6 +31,7 @@ pub mod bit;
 pub mod bytes;
 pub mod charset;
 pub mod compressed;
+pub mod default;
 pub mod enum_set;
 pub mod geometry;
 pub mod json;

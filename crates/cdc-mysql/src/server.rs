@@ -77,6 +77,12 @@ impl Server {
         self.is_mariadb() && self.number >= 110_000
     }
 
+    /// Are the rows in its log that foreign keys delete and change? MySQL logs them since 9.6; before, and on
+    /// MariaDB, the engine changes them behind the log.
+    pub fn logs_cascades(&self) -> bool {
+        self.flavor == Flavor::MySql && self.number >= 90_600
+    }
+
     /// How its DDL is to be read.
     pub fn context(&self) -> ddl::Context<'static> {
         match self.flavor {

@@ -8,7 +8,8 @@
 //! not make sense. A difference is made small, by leaving out statements and parts of statements, and shown
 //! with its seed.
 //!
-//! `CDC_SEED` runs one seed, `CDC_DDL_SECONDS` sets the time for each server.
+//! The first seed is 1, `CDC_SEED=random` begins elsewhere, a number runs that one. `CDC_DDL_SECONDS` sets the time for
+//! each server, `CDC_DDL_REFUSED=1` shows what the servers refuse, and why.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cdc_core::schema::{Charset, Column, ColumnType};
@@ -37,8 +38,11 @@ const KNOWN_REFUSALS: &[&str] = &[
     "a sequence is made a table",
     "the server leaves the members of",
     "come out of hiding",
+    UNSHOWN,
     "are hidden where they stand",
 ];
+
+const UNSHOWN: &str = "the server cannot show its tables";
 
 /// A statement in pieces, so that it can be made smaller: `head part, part, .. tail`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -216,7 +220,13 @@ impl Source {
                 }
             }
         }
-        self.compare(structures).await
+        match self.compare(structures).await {
+            // Some tables that it has made it cannot open.
+            Err(error) if matches!(error.downcast_ref(), Some(mysql_async::Error::Server(_))) => {
+                Ok(Step::Unfollowed(format!("{UNSHOWN}: {error}")))
+            }
+            step => step,
+        }
     }
 
     async fn compare(&mut self, structures: &TableStructures) -> Result<Step> {
@@ -1106,23 +1116,19 @@ impl Dice<'_> {
 }
 
 async fn check(kind: ServerKind) -> Result<()> {
-    let (seeds, time) = match std::env::var("CDC_SEED") {
-        Ok(seed) => {
-            let seed: u64 = seed.parse()?;
-            (seed..=seed, None)
-        }
-        Err(_) => {
-            let first = rand::rng().random_range(0..1u64 << 40);
-            (first..=u64::MAX, Some(()))
-        }
+    let (first, only) = match std::env::var("CDC_SEED").as_deref() {
+        Ok("random") => (rand::rng().random_range(0..1u64 << 40), false),
+        Ok(seed) => (seed.parse()?, true),
+        Err(_) => (1, false),
     };
     let seconds: u64 = std::env::var("CDC_DDL_SECONDS").map_or(Ok(20), |text| text.parse())?;
     let mut source = Source::start(kind).await?;
     let begin = Instant::now();
     let (mut equal, mut refused, mut histories, mut failed) = (0u32, 0u32, 0u32, 0u32);
     let mut unfollowed: BTreeMap<String, u32> = BTreeMap::new();
-    for seed in seeds {
-        if time.is_some() && begin.elapsed() > Duration::from_secs(seconds) {
+    for seed in first.. {
+        let enough = if only { seed > first } else { begin.elapsed() > Duration::from_secs(seconds) };
+        if enough {
             break;
         }
         histories += 1;
@@ -1174,7 +1180,7 @@ async fn check(kind: ServerKind) -> Result<()> {
         }
     }
     eprintln!(
-        "{}: {histories} histories, {equal} statements followed, {refused} refused by the server, which failed {failed} \
+        "{}: {histories} histories from CDC_SEED={first} on, {equal} statements followed, {refused} refused by the server, which failed {failed} \
          times; not followed: {unfollowed:?}",
         kind.name()
     );

@@ -140,7 +140,7 @@ async fn case_27_a_branch_prepared_before_the_start_is_waited_for() -> Result<()
     let mut capture = tokio::time::timeout(Duration::from_secs(10), starting).await.context("it waits")???;
     {
         let told = told.lock().expect("not poisoned");
-        let waiting = told.iter().any(|d| d.code == codes::XA_UNSEEN && d.headline.contains("waiting"));
+        let waiting = told.iter().any(|d| d.code == codes::PREPARED_BRANCH && d.headline.contains("waiting"));
         ensure!(waiting, "{told:?}");
     }
     let mut copy = Copy::of(&capture);

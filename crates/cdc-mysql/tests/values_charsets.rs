@@ -57,6 +57,12 @@ const SETS: &[(&str, u8)] = &[
     ("utf8mb4", 0),
 ];
 
+/// Those that the server has: MariaDB lacks one.
+fn sets() -> impl Iterator<Item = (&'static str, u8)> {
+    let lacks = server().kind().is_mariadb().then_some("gb18030");
+    SETS.iter().copied().filter(move |(set, _)| lacks != Some(*set))
+}
+
 /// The row of the log that a row of the snapshot is copied to.
 const LOGGED: i64 = 1_000_000;
 
@@ -137,7 +143,7 @@ async fn fill(conn: &mut Conn, table: &str, set: &str, bytes: u8) -> Result<()> 
 async fn case_63_every_code_of_every_character_set() -> Result<()> {
     let mut conn = session().await?;
     run(&mut conn, "CREATE DATABASE sets").await?;
-    for (set, bytes) in SETS {
+    for (set, bytes) in sets() {
         let table = format!("sets.`{set}`");
         run(
             &mut conn,
@@ -147,7 +153,7 @@ async fn case_63_every_code_of_every_character_set() -> Result<()> {
             ),
         )
         .await?;
-        fill(&mut conn, &table, set, *bytes).await.with_context(|| set.to_string())?;
+        fill(&mut conn, &table, set, bytes).await.with_context(|| set.to_string())?;
         // the end of a CHAR: in units of two bytes, U+0120 ends with a space's byte
         run(
             &mut conn,
@@ -156,7 +162,7 @@ async fn case_63_every_code_of_every_character_set() -> Result<()> {
         .await?;
     }
     let (mut capture, mut copy) = initial(config(server(), &["sets.*"])).await?;
-    for (set, _) in SETS {
+    for (set, _) in sets() {
         run(
             &mut conn,
             format!("INSERT INTO sets.`{set}` SELECT id + {LOGGED}, v, c, s, t FROM sets.`{set}`"),
@@ -164,7 +170,7 @@ async fn case_63_every_code_of_every_character_set() -> Result<()> {
         .await?;
     }
     copy.catch_up(&mut capture).await?;
-    for (set, bytes) in SETS {
+    for (set, bytes) in sets() {
         let chars = compare(&mut conn, &copy, set).await.with_context(|| set.to_string())?;
         let least = match bytes {
             0 => 63_488,
@@ -228,14 +234,14 @@ async fn case_63_keys_of_every_character_set_are_cut_into_chunks() -> Result<()>
     let mut conn = session().await?;
     run(&mut conn, "CREATE DATABASE keyed").await?;
     let mut counts = Vec::new();
-    for (set, bytes) in SETS {
+    for (set, bytes) in sets() {
         // texts of three characters, from all over the set; under a collation that takes some for equal, fewer
         run(
             &mut conn,
             format!("CREATE TABLE keyed.source (id INT PRIMARY KEY, v LONGTEXT CHARACTER SET {set})"),
         )
         .await?;
-        fill(&mut conn, "keyed.source", set, *bytes).await?;
+        fill(&mut conn, "keyed.source", set, bytes).await?;
         for collation in ["", "_bin"] {
             let table = format!("{set}{collation}");
             let collate = if collation.is_empty() { String::new() } else { format!("COLLATE {table}") };
@@ -246,7 +252,7 @@ async fn case_63_keys_of_every_character_set_are_cut_into_chunks() -> Result<()>
                 ),
             )
             .await?;
-            let places = if *bytes == 1 { 96 } else { 12 };
+            let places = if bytes == 1 { 96 } else { 12 };
             run(
                 &mut conn,
                 format!(

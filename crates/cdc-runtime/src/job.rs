@@ -19,12 +19,14 @@ use cdc_core::plan::program::{BoundFlow, multiset_warnings};
 use cdc_core::plan::{FlowPlan, Plan, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::schema::{TableId, TableSchema};
+use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, ZeroDates, codes};
 use cdc_materialize::record::Record;
 use cdc_materialize::render::{Counters, Failure, Ports, render};
 use cdc_mysql::capture::Capture;
 use cdc_mysql::config::Config;
+use cdc_schema::derivator::derive;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -315,6 +317,8 @@ fn flow(
         until: options.until,
         cuts: started.cuts,
         in_order: workers == 1 || plan.flows.iter().all(|f| f.key.is_none()),
+        flows,
+        warned: schemas.iter().filter(|s| s.key().is_none()).map(|s| s.id.clone()).collect(),
     };
     let watched = failure.clone();
     let result = runtime.block_on(async {
@@ -444,6 +448,12 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
             differences.push(format!("changed: {}", flow_of(key)));
         }
     }
+    // under another word the tables at the target are other ones
+    for key in before.keys().chain(now.keys()).filter(|key| key.ends_with(": zero_dates")) {
+        if before.get(key) != now.get(key) {
+            differences.push(format!("changed: {key}"));
+        }
+    }
     for flow in plan.flows.iter().filter(|f| !before.contains_key(&format!("flow {}", f.name))) {
         let followed = checkpoint.sources.get(&flow.source);
         let old = followed.into_iter().flat_map(|state| state.structures.tables());
@@ -511,7 +521,27 @@ pub(crate) fn bind_all(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<Vec<
             }
         }
     }
+    check_shares(plan, schemas)?;
     Ok(tables)
+}
+
+/// The copy of a table without a key begins by deleting its rows at the target: they must be known from those of other
+/// tables there.
+fn check_shares(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<()> {
+    for sink in &plan.sinks {
+        let feeds = Feeds::new(&plan.flows, &sink.name, schemas);
+        for flow in plan.flows.iter().filter(|f| f.sink == sink.name) {
+            for schema in schemas.iter().filter(|s| s.key().is_none() && flow.tables.matches(&s.id)) {
+                let Ok(bound) = BoundFlow::bind(flow, schema) else { continue };
+                let (target, table) = (bound.target(), schema.id.clone());
+                let share = feeds.share(&target.name, &table);
+                let copy = SchemaChange::ResnapshotTable { table, reason: "it has no key".into() };
+                derive(flow, &[copy], Some(target), Some(target), &share)
+                    .map_err(|e| e.note(format!("flow \"{}\"", flow.name)))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A table without a key is copied as a multiset, which has its price.

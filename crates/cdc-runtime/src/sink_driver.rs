@@ -156,7 +156,8 @@ impl Feeds {
         // one that cannot be bound has been refused
         let Ok(bound) = BoundFlow::bind(flow, schema) else { return };
         let columns = &bound.target().schema.columns;
-        let constants = bound.constants().iter().map(|(i, value)| (columns[*i].clone(), value.clone())).collect();
+        let constants =
+            bound.constants().iter().map(|(i, value)| (columns[*i].clone(), value.clone())).collect();
         self.targets.entry(bound.target().name.clone()).or_default().insert(schema.id.clone(), constants);
     }
 
@@ -173,7 +174,7 @@ impl Feeds {
     }
 
     /// Which rows of a target table are a source table's.
-    fn share(&self, target: &str, source: &TableId) -> Share {
+    pub(crate) fn share(&self, target: &str, source: &TableId) -> Share {
         let Some(tables) = self.targets.get(target) else { return Share::Alone };
         let others: Vec<_> = tables.iter().filter(|(id, _)| *id != source).collect();
         if others.is_empty() {
@@ -193,7 +194,10 @@ impl Feeds {
             return Share::Untold(untold);
         }
         Share::Told(
-            ours.iter().filter(|mine| others.iter().any(|(_, theirs)| tells(mine, theirs))).cloned().collect(),
+            ours.iter()
+                .filter(|mine| others.iter().any(|(_, theirs)| tells(mine, theirs)))
+                .cloned()
+                .collect(),
         )
     }
 }
@@ -448,6 +452,10 @@ impl Committer {
                 work.event.origin.file, work.event.origin.offset, work.event.origin.gtid
             ))
         };
+        if work.before.is_none() {
+            // a table that comes has its part in the target already
+            self.feeds.follow(flow, work);
+        }
         let target = work.before.as_ref().or(work.after.as_ref());
         let source = work.event.before.as_ref().or(work.event.after.as_ref());
         let share = match (target, source) {

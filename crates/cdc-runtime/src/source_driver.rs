@@ -17,14 +17,16 @@ use crate::state::{Checkpoint, StateDir};
 use crate::status::{Phase, StatusHandle};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
 use cdc_core::position::{Binding, Position};
-use cdc_core::schema::TableSchema;
+use cdc_core::plan::FlowPlan;
+use cdc_core::plan::program::multiset_warnings;
+use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
 use cdc_core::{Result, Row};
 use cdc_materialize::record::{Guard, Record};
 use cdc_materialize::render::SourcePort;
 use cdc_mysql::capture::{Capture, CaptureItem, CaptureState};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 use timely::scheduling::SyncActivator;
@@ -33,6 +35,9 @@ use tokio::time::Instant;
 
 /// Rows after which a tick is closed at the next end of a transaction.
 const TICK_ROWS: u64 = 8192;
+
+/// Items taken before anything else is looked at.
+const AT_ONCE: usize = 64;
 
 /// How long the first row of a tick waits for company.
 const TICK_WAIT: Duration = Duration::from_millis(3);
@@ -125,6 +130,10 @@ pub(crate) struct Driver {
     pub(crate) cuts: VecDeque<(Tick, Position)>,
     /// Changes of one key reach the sinks in the order of the source: one worker, or no flow with a key of its own.
     pub(crate) in_order: bool,
+    /// What a table that comes while it runs is copied by.
+    pub(crate) flows: Arc<Vec<FlowPlan>>,
+    /// Tables without a key that have been warned of.
+    pub(crate) warned: BTreeSet<TableId>,
 }
 
 struct Builder {
@@ -232,6 +241,7 @@ impl Driver {
                 continue;
             }
             let stopping = ending.is_some();
+            let mut item = None;
             tokio::select! {
                 biased;
                 changed = self.committed.changed() => {
@@ -251,11 +261,19 @@ impl Driver {
                     }
                 }
                 _ = self.stop.changed(), if !stopping => {}
-                item = self.capture.next() => match item? {
+                next = self.capture.next() => item = Some(next?),
+                () = sleep_until(wait), if wait.is_some() && boundary && !in_replay => {}
+                _ = status_timer.tick() => self.show(&open),
+            }
+            // What is there already is not waited for: waking up costs more than a small transaction.
+            let mut taken = 0;
+            while let Some(now) = item.take() {
+                match now {
                     CaptureItem::Changes { schema, origin, changes } => {
                         self.status.update(|s| s.log_rows += changes.len() as u64);
                         for change in changes {
-                            self.add(&mut open, &schema, &origin, change.op, change.before, change.after).await?;
+                            self.add(&mut open, &schema, &origin, change.op, change.before, change.after)
+                                .await?;
                         }
                     }
                     CaptureItem::Chunk { schema, origin, rows } => {
@@ -274,6 +292,13 @@ impl Driver {
                         if open.used && !inside && (!open.schema || (again && open.rows > 0)) {
                             // the position is still that in front of the statement's transaction
                             last_tick = self.close(&mut open).await?;
+                        }
+                        if let (None, Some(table)) = (&before, &after)
+                            && table.key().is_none()
+                            && self.warned.insert(table.id.clone())
+                        {
+                            let warnings = multiset_warnings(&*self.flows, std::slice::from_ref(table));
+                            warnings.into_iter().for_each(|warning| self.status.notice(warning));
                         }
                         self.flush(&mut open).await?;
                         open.schema = true;
@@ -321,9 +346,11 @@ impl Driver {
                     }
                     CaptureItem::Notice(notice) => self.status.notice(notice),
                     CaptureItem::End => ending = Some(ending.unwrap_or(Ended::Complete)),
-                },
-                () = sleep_until(wait), if wait.is_some() && boundary && !in_replay => {}
-                _ = status_timer.tick() => self.show(&open),
+                }
+                taken += 1;
+                if taken < AT_ONCE && open.rows < TICK_ROWS && ending.is_none() {
+                    item = self.capture.ready()?;
+                }
             }
         }
     }

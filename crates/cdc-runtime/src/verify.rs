@@ -225,7 +225,8 @@ async fn counted(
             break;
         }
     }
-    let sum = |of: fn(i64) -> i64| -> u64 { found.counts.values().map(|n| of(*n).max(0).unsigned_abs()).sum() };
+    let sum =
+        |of: fn(i64) -> i64| -> u64 { found.counts.values().map(|n| of(*n).max(0).unsigned_abs()).sum() };
     let (missing, extra) = (sum(|n| n), sum(|n| -n));
     let mut differences: Vec<Difference> = found
         .texts
@@ -376,7 +377,8 @@ async fn table(
             let encoded: Vec<u64> = encoded.collect();
             expected.extend(&encoded);
             let answers = reader.compare(feed.flow.target(), &outputs)?;
-            for (((key, output), target), answer) in keys.into_iter().zip(&outputs).zip(encoded).zip(answers) {
+            for (((key, output), target), answer) in keys.into_iter().zip(&outputs).zip(encoded).zip(answers)
+            {
                 if let Some(kind) = kind_of(answer) {
                     let found = Difference { key: show_key(feed.flow.target(), output), kind };
                     suspects.push(Suspect { feed: index, key, target, found });
@@ -528,7 +530,10 @@ async fn read_page(
     key: Option<&Row>,
 ) -> Result<Vec<(Row, Row)>> {
     let Some(by) = &feed.key else {
-        return Err(Error::definite(codes::INTERNAL, format!("table \"{}\" was read by a key", feed.schema.id)));
+        return Err(Error::definite(
+            codes::INTERNAL,
+            format!("table \"{}\" was read by a key", feed.schema.id),
+        ));
     };
     let list = feed.decoder.select_list();
     let sql = match key {

@@ -429,7 +429,9 @@ mod tests {
             position: ColumnPosition::Last,
         };
         let out = run(&flow(SchemaChangeMode::Lenient), &[add, again()]).unwrap();
-        assert!(matches!(&out[..], [TargetSchemaChange::AddColumn { .. }, last] if *last == rows_go(vec![], true)));
+        assert!(
+            matches!(&out[..], [TargetSchemaChange::AddColumn { .. }, last] if *last == rows_go(vec![], true))
+        );
         // and one that comes into the set with rows nobody has seen
         let after = target(&schema());
         let out = derive(&flow(SchemaChangeMode::Lenient), &[again()], None, Some(&after), &Share::Alone);

@@ -294,14 +294,7 @@ fn rows_without_a_key_are_told_whole() {
         text_of(folder.path()).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let told: Vec<String> =
         lines.iter().map(|l| format!("{} {} {}", l["op"], l["before"], l["after"])).collect();
-    assert_eq!(
-        told,
-        [
-            r#""r" null {"line":"a"}"#,
-            r#""c" null {"line":"a"}"#,
-            r#""d" {"line":"a"} null"#
-        ]
-    );
+    assert_eq!(told, [r#""r" null {"line":"a"}"#, r#""c" null {"line":"a"}"#, r#""d" {"line":"a"} null"#]);
 }
 
 #[test]

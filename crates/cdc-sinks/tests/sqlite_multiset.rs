@@ -58,8 +58,7 @@ fn lines(folder: &Path) -> Vec<String> {
 fn equal_rows_are_kept_as_many_times_and_one_goes_at_a_time() {
     let folder = tempdir().unwrap();
     let (table, mut sink) = (log(), claimed(folder.path()));
-    let (a, upper, null) =
-        (line(text("a"), 1, 1.0), line(text("A"), 1, 1.0), line(Value::Null, 1, 1.0));
+    let (a, upper, null) = (line(text("a"), 1, 1.0), line(text("A"), 1, 1.0), line(Value::Null, 1, 1.0));
     let all = [&a, &a, &a, &upper, &null, &null];
     write(&mut *sink, &table, 1, all.map(|row| plus(1, row)).to_vec());
     assert_eq!(lines(folder.path()), ["NULL|1|1.0|2", "A|1|1.0|1", "a|1|1.0|3"]);
@@ -99,7 +98,11 @@ fn a_row_that_is_not_there_is_an_error_and_nothing_is_written() {
     write(&mut *sink, &table, 1, (0..9).map(|n| plus(1, &row(n))).collect());
     let before = lines(folder.path());
     let words = ["\"log\"", "(\"a\", 9, 1.5)", "cdc verify"];
-    refused(sink.write(&batch(&table, vec![plus(2, &row(0)), minus(2, &row(9))])), codes::TARGET_ROW_MISSING, &words);
+    refused(
+        sink.write(&batch(&table, vec![plus(2, &row(0)), minus(2, &row(9))])),
+        codes::TARGET_ROW_MISSING,
+        &words,
+    );
     let many = (0..10).map(|n| minus(2, &row(n))).collect();
     refused(sink.write(&batch(&table, many)), codes::TARGET_ROW_MISSING, &words);
     // one too many of those that are there
@@ -113,7 +116,8 @@ fn a_row_that_is_not_there_is_an_error_and_nothing_is_written() {
 fn an_existing_table_must_be_able_to_hold_equal_rows() {
     let folder = tempdir().unwrap();
     let declared = "line TEXT, n INTEGER, x DOUBLE_BLOB";
-    let make = |sql: &str| user(folder.path()).execute_batch(&format!("DROP TABLE IF EXISTS log; {sql}")).unwrap();
+    let make =
+        |sql: &str| user(folder.path()).execute_batch(&format!("DROP TABLE IF EXISTS log; {sql}")).unwrap();
     let check = |sql: &str| {
         make(sql);
         let mut sink = sqlite(folder.path());
@@ -147,7 +151,9 @@ fn columns_named_as_the_row_number_are_columns() {
     write(&mut *sink, &table, 2, vec![minus(2, &row(2))]);
     assert_eq!(query(folder.path(), "SELECT * FROM t"), ["7|7"]);
     let hidden = TargetTable { name: "h".into(), ..(*of(&["rowid", "oid", "_rowid_"])).clone() };
-    user(folder.path()).execute_batch("CREATE TABLE h (rowid INTEGER, oid INTEGER, _rowid_ INTEGER)").unwrap();
+    user(folder.path())
+        .execute_batch("CREATE TABLE h (rowid INTEGER, oid INTEGER, _rowid_ INTEGER)")
+        .unwrap();
     refused(sink.check(&hidden), codes::TARGET_SHAPE, &["hide the row number"]);
     user(folder.path()).execute_batch("DROP TABLE h").unwrap();
     let hidden = Arc::new(hidden);
@@ -192,7 +198,8 @@ fn shape_changes_keep_the_rows_and_their_number() {
     for change in &changes {
         sink.apply(change).unwrap();
     }
-    let columns = vec![Column::new("text", varchar()), Column::new("n", varchar()), Column::new("added", int())];
+    let columns =
+        vec![Column::new("text", varchar()), Column::new("n", varchar()), Column::new("added", int())];
     let lines = common::table("lines", columns, &[]);
     sink.prepare(&lines).unwrap();
     let now = Row::pack([text("5"), text("5"), Value::Int(9)]);

@@ -27,6 +27,9 @@
 //! transactions that end in `ROLLBACK` or `ROLLBACK TO SAVEPOINT`. With `ddl`, one client also adds,
 //! widens, renames and drops columns that the others never name.
 
+mod session;
+pub mod storm;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -119,16 +122,8 @@ impl History {
         let tables: Vec<Table> = (0..options.tables).map(|number| Table::draw(number, &mut rng)).collect();
         let mut sql = format!("CREATE DATABASE IF NOT EXISTS `{0}`;\nUSE `{0}`;\n", options.database);
         tables.iter().for_each(|table| sql += &table.create());
-        let mut clients: Vec<Client> = (0..options.clients)
-            .map(|number| Client {
-                number,
-                rng: StdRng::seed_from_u64(options.seed ^ ((number as u64 + 1) << 40)),
-                live: vec![BTreeSet::new(); tables.len()],
-                next: 0,
-                transactions: 0,
-                extra: tables.iter().map(|_| Vec::new()).collect(),
-            })
-            .collect();
+        let mut clients: Vec<Client> =
+            (0..options.clients).map(|number| Client::new(number, options.seed, tables.len())).collect();
         sql += "SET time_zone = '+00:00';\nBEGIN;\n";
         for number in 0..options.initial_rows {
             let client = &mut clients[number % options.clients.max(1)];
@@ -251,6 +246,17 @@ struct Client {
 }
 
 impl Client {
+    fn new(number: usize, seed: u64, tables: usize) -> Client {
+        Client {
+            number,
+            rng: StdRng::seed_from_u64(seed ^ ((number as u64 + 1) << 40)),
+            live: vec![BTreeSet::new(); tables],
+            next: 0,
+            transactions: 0,
+            extra: vec![Vec::new(); tables],
+        }
+    }
+
     fn write(
         &mut self,
         mut command: Command,

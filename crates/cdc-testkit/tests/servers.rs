@@ -217,7 +217,9 @@ fn the_server_of_a_run_is_named_by_the_environment() -> Result<()> {
             .env(TEST_SERVER, name)
             .output()
     };
-    for (name, kind) in [("", ServerKind::MySql), ("mysql", ServerKind::MySql), ("mariadb-11.8", ServerKind::MariaDb118)] {
+    for (name, kind) in
+        [("", ServerKind::MySql), ("mysql", ServerKind::MySql), ("mariadb-11.8", ServerKind::MariaDb118)]
+    {
         let output = run(name)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && said.contains(&format!("server: {kind}\n")), "{name}: {said}");

@@ -753,7 +753,9 @@ fn walk<'e>(expr: &'e Expr, each: &mut impl FnMut(&'e Expr)) {
             | ExprKind::IsTruth { operand: a, .. }
             | ExprKind::Cast(a, _)
             | ExprKind::Collate(a, _) => open.push(a),
-            ExprKind::Binary(_, a, b) | ExprKind::Like { operand: a, pattern: b, .. } => open.extend([&**a, &**b]),
+            ExprKind::Binary(_, a, b) | ExprKind::Like { operand: a, pattern: b, .. } => {
+                open.extend([&**a, &**b])
+            }
             ExprKind::Between { operand, low, high, .. } => open.extend([&**operand, &**low, &**high]),
             ExprKind::In { operand, list, .. } => {
                 open.push(operand);

@@ -225,10 +225,7 @@ fn in_order(mut changes: Vec<TargetChange>) -> Vec<TargetChange> {
 }
 
 /// What `act` makes of all changes of one target table, a batch for each shape that its rows come in.
-fn together(
-    mut batches: Vec<SinkBatch>,
-    act: fn(Vec<TargetChange>) -> Vec<TargetChange>,
-) -> Vec<SinkBatch> {
+fn together(mut batches: Vec<SinkBatch>, act: fn(Vec<TargetChange>) -> Vec<TargetChange>) -> Vec<SinkBatch> {
     if let [only] = &mut batches[..] {
         only.changes = act(std::mem::take(&mut only.changes));
         return batches;
@@ -270,4 +267,73 @@ fn together(
     }
     out.retain(|batch| !batch.changes.is_empty());
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cdc_core::connector::TargetOp;
+    use cdc_core::event::Op;
+    use cdc_core::schema::{Charset, TableId, TableSchema};
+    use cdc_core::{Row, Value};
+
+    #[derive(Default)]
+    struct Seen(Vec<(u64, TargetOp)>);
+
+    impl SinkPort for Seen {
+        fn connect(&mut self, _: SyncActivator) {}
+        fn rows(&mut self, _: Tick, batch: SinkBatch) {
+            self.0.extend(batch.changes.iter().map(|c| (c.ordinal, c.op)));
+        }
+        fn schema(
+            &mut self,
+            _: u64,
+            _: usize,
+            _: Arc<SchemaEvent>,
+            _: Option<Arc<TargetTable>>,
+            _: Option<Arc<TargetTable>>,
+        ) {
+        }
+        fn end(&mut self, _: Tick, _: Arc<Binding>) {}
+        fn passed(&mut self, _: Option<Tick>) {}
+        fn committed(&self) -> Tick {
+            0
+        }
+    }
+
+    /// An update of a row that has no key at the source is two changes of two workers, which a key of the flow brings
+    /// together again: a feed must tell the delete first.
+    #[test]
+    fn changes_that_come_by_several_workers_are_told_in_the_order_of_the_source() {
+        let schema = TableSchema {
+            id: TableId::new("shop", "log"),
+            version: 1,
+            columns: vec![],
+            primary_key: vec![],
+            unique_keys: vec![],
+            charset: Charset::utf8mb4(),
+            comment: String::new(),
+        };
+        let table = Arc::new(TargetTable { name: "log".into(), schema: Arc::new(schema), key: vec![0] });
+        let change = |ordinal, op| TargetChange {
+            tick: 1,
+            ordinal,
+            op,
+            source_op: Op::Update,
+            key: Row::pack([Value::Int(1)]),
+            row: None,
+            before: None,
+            origin: 0,
+        };
+        use TargetOp::{Delete, Upsert};
+        let mut open = BTreeMap::new();
+        for changes in [vec![change(2, Upsert), change(4, Delete)], vec![change(2, Delete), change(3, Upsert)]] {
+            let origins: Arc<[Origin]> = Arc::new([Origin::default()]);
+            collect(&mut open, &table, &origins, changes, false, &Guard::default(), 0);
+        }
+        let mut seen = Seen::default();
+        let rows = open.remove(&1).unwrap_or_default();
+        hand_over(&mut seen, 1, rows, Delivery::Log);
+        assert_eq!(seen.0, [(2, Delete), (2, Upsert), (3, Upsert), (4, Delete)]);
+    }
 }

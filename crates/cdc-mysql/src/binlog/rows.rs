@@ -48,6 +48,8 @@ pub struct RowsEvent<'a> {
     first: Bitmap<'a>,
     /// Of two images the second.
     second: Option<Bitmap<'a>>,
+    /// A JSON value after may be the difference to the one before (PARTIAL_UPDATE_ROWS).
+    differences: bool,
     rows: &'a [u8],
 }
 
@@ -65,6 +67,7 @@ mod event_type {
     pub const WRITE_ROWS: u8 = 30;
     pub const UPDATE_ROWS: u8 = 31;
     pub const DELETE_ROWS: u8 = 32;
+    pub const PARTIAL_UPDATE_ROWS: u8 = 39;
     /// The first of six.
     pub const COMPRESSED: u8 = 166;
 }
@@ -87,7 +90,7 @@ impl<'a> RowsEvent<'a> {
             UPDATE_ROWS_V1 => (RowsKind::Update, false),
             DELETE_ROWS_V1 => (RowsKind::Delete, false),
             WRITE_ROWS => (RowsKind::Write, true),
-            UPDATE_ROWS => (RowsKind::Update, true),
+            UPDATE_ROWS | PARTIAL_UPDATE_ROWS => (RowsKind::Update, true),
             DELETE_ROWS => (RowsKind::Delete, true),
             _ => {
                 return Err(Error::definite(
@@ -96,7 +99,8 @@ impl<'a> RowsEvent<'a> {
                 ));
             }
         };
-        RowsEvent::read(kind, second_version, body).map_err(corrupt)
+        let event = RowsEvent::read(kind, second_version, body).map_err(corrupt)?;
+        Ok(RowsEvent { differences: event_type == PARTIAL_UPDATE_ROWS, ..event })
     }
 
     fn read(kind: RowsKind, second_version: bool, body: &'a [u8]) -> Result<RowsEvent<'a>, Flaw> {
@@ -116,7 +120,7 @@ impl<'a> RowsEvent<'a> {
             RowsKind::Update => Some(Bitmap::read(&mut input, columns)?),
             _ => None,
         };
-        Ok(RowsEvent { kind, table_id, flags, columns, first, second, rows: input.0 })
+        Ok(RowsEvent { kind, table_id, flags, columns, first, second, differences: false, rows: input.0 })
     }
 
     /// The number of its table, as a TABLE_MAP before it says.
@@ -235,6 +239,8 @@ pub type Change = (Option<Row>, Option<Row>);
 pub struct RowDecoder {
     schema: Arc<TableSchema>,
     steps: Vec<Step>,
+    /// Columns of type JSON.
+    documents: usize,
 }
 
 /// What the rows of an event are put together in.
@@ -347,7 +353,8 @@ impl RowDecoder {
                 }
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(RowDecoder { schema: Arc::clone(schema), steps })
+        let documents = steps.iter().filter(|step| matches!(step, Step::Json { .. })).count();
+        Ok(RowDecoder { schema: Arc::clone(schema), steps, documents })
     }
 
     /// The structure that it decodes with.
@@ -370,6 +377,7 @@ impl RowDecoder {
             rest: Bytes(event.rows),
             buffers,
             row: 0,
+            differs: None,
             ended: false,
         }
     }
@@ -377,7 +385,8 @@ impl RowDecoder {
     /// Do the rows of this event come out whole: the images hold all columns, or the one before completes the
     /// one after?
     pub fn gives_whole_rows(&self, event: &RowsEvent<'_>) -> bool {
-        event.has_all_columns() || event.after_is_completed_by_before(&self.schema)
+        event.has_all_columns()
+            || (!event.differences && event.after_is_completed_by_before(&self.schema))
     }
 
     /// One image; what it does not hold is that of `completed_by`. A flaw comes with the index of its column, or the number of columns if it is in the bitmap
@@ -441,6 +450,112 @@ impl RowDecoder {
             null += 1;
         }
         Ok(())
+    }
+}
+
+/// The documents of an image before, by column; `None` for SQL NULL.
+type Documents<'e> = Vec<(usize, Option<&'e [u8]>)>;
+
+impl RowDecoder {
+    /// The image before of an event whose JSON values after may be differences to those before.
+    fn image_with_documents<'e>(
+        &self,
+        input: &mut Bytes<'e>,
+        present: &Bitmap<'_>,
+        documents: &mut Documents<'e>,
+        buffers: &mut Buffers,
+    ) -> Result<Row, (Flaw, usize)> {
+        buffers.builder.clear();
+        documents.clear();
+        let nulls =
+            input.take(present.present.div_ceil(8)).map_err(|flaw| (flaw, self.steps.len()))?;
+        let mut null = 0;
+        for (i, step) in self.steps.iter().enumerate() {
+            if !bit_at(present.bits, i) {
+                buffers.builder.push_absent();
+                continue;
+            }
+            let is_null = bit_at(nulls, null);
+            null += 1;
+            if let Step::Json { width } = step {
+                let document = if is_null {
+                    None
+                } else {
+                    // read once as a whole, and again as a value
+                    Some(Bytes(input.0).sized(*width).map_err(|flaw| (flaw, i))?)
+                };
+                documents.push((i, document));
+            }
+            if is_null {
+                buffers.builder.push_null();
+            } else {
+                step.run(input, buffers).map_err(|flaw| (flaw, i))?;
+            }
+        }
+        Ok(buffers.builder.finish())
+    }
+
+    /// The image after of such an event, and a column whose value is the difference to a document that the image before
+    /// does not hold; that one is absent. MySQL source documentation, `Rows_event`: in front of the NULLs stand the
+    /// value options, and if they say so a bit for each JSON column of the table, in the image or not.
+    fn image_of_differences(
+        &self,
+        input: &mut Bytes<'_>,
+        present: &Bitmap<'_>,
+        documents: &Documents<'_>,
+        buffers: &mut Buffers,
+    ) -> Result<(Row, Option<usize>), (Flaw, usize)> {
+        /// `PARTIAL_JSON_UPDATES` of `enum_binlog_row_value_options`.
+        const DIFFERENCES: u64 = 1;
+        let head = |flaw| (flaw, self.steps.len());
+        buffers.builder.clear();
+        let options = input.lenenc().map_err(head)?;
+        if options & !DIFFERENCES != 0 {
+            return Err(head(Flaw::undecodable(format!("unknown options {options:#x} of its values"))));
+        }
+        let differences = match options {
+            0 => &[][..],
+            _ => input.take(self.documents.div_ceil(8)).map_err(head)?,
+        };
+        let nulls = input.take(present.present.div_ceil(8)).map_err(head)?;
+        let (mut null, mut document) = (0, 0);
+        let mut differs = None;
+        for (i, step) in self.steps.iter().enumerate() {
+            let is_difference = if let Step::Json { .. } = step {
+                document += 1;
+                bit_at(differences, document - 1)
+            } else {
+                false
+            };
+            if !bit_at(present.bits, i) {
+                buffers.builder.push_absent();
+                continue;
+            }
+            let is_null = bit_at(nulls, null);
+            null += 1;
+            match step {
+                _ if is_null => buffers.builder.push_null(),
+                Step::Json { width } if is_difference => {
+                    let difference = input.sized(*width).map_err(|flaw| (flaw, i))?;
+                    match documents.iter().find(|(column, _)| *column == i) {
+                        Some((_, Some(before))) => {
+                            json::diff::apply_to_text(before, difference, &mut buffers.text)
+                                .map_err(|flaw| (flaw, i))?;
+                            buffers.builder.push_json(&buffers.text);
+                        }
+                        Some((_, None)) => {
+                            return Err((Flaw::undecodable("a difference to the document NULL"), i));
+                        }
+                        None => {
+                            buffers.builder.push_absent();
+                            differs = Some(i);
+                        }
+                    }
+                }
+                _ => step.run(input, buffers).map_err(|flaw| (flaw, i))?,
+            }
+        }
+        Ok((buffers.builder.finish(), differs))
     }
 }
 
@@ -576,12 +691,19 @@ pub struct RowsIter<'d, 'e> {
     rest: Bytes<'e>,
     buffers: Buffers,
     row: usize,
+    differs: Option<usize>,
     ended: bool,
 }
 
 impl RowsIter<'_, '_> {
+    /// Of the last change: a column of whose value after there is only the difference to a document that the image before
+    /// does not hold. It is absent, and it is not what it was.
+    pub fn differs(&self) -> Option<usize> {
+        self.differs
+    }
+
     fn change(&mut self) -> Result<Change> {
-        let RowsIter { decoder, event, completed, rest, buffers, row, .. } = self;
+        let RowsIter { decoder, event, completed, rest, buffers, row, differs, .. } = self;
         if event.has_no_columns() {
             // Such images take no bytes, so nobody can say how many there are. MySQL refuses the statement
             // that would log them (measured on 9.7.4: error 1534).
@@ -600,6 +722,17 @@ impl RowsIter<'_, '_> {
                     decoder.steps.len()
                 ),
             ));
+        }
+        if let (true, Some(second)) = (event.differences, &event.second) {
+            let mut documents = Documents::new();
+            let located = |(flaw, column): (Flaw, usize)| flaw.in_event(&decoder.schema, column, *row);
+            let before = decoder
+                .image_with_documents(rest, &event.first, &mut documents, buffers)
+                .map_err(located)?;
+            let (after, column) =
+                decoder.image_of_differences(rest, second, &documents, buffers).map_err(located)?;
+            *differs = column;
+            return Ok((Some(before), Some(after)));
         }
         let first = decoder.image(rest, &event.first, None, buffers);
         let (before_image, after_image) = match (event.kind, &event.second) {
@@ -932,7 +1065,7 @@ mod tests {
 
     #[test]
     fn other_events_are_refused() {
-        for event_type in [39, 19, 166] {
+        for event_type in [40, 19, 166] {
             assert_eq!(RowsEvent::parse(event_type, &[]).unwrap_err().code(), codes::LOG_EVENT_UNKNOWN);
         }
     }
@@ -964,7 +1097,7 @@ mod tests {
         let decoder = RowDecoder::new(&map, &schema).unwrap();
         let mut rng = StdRng::seed_from_u64(3);
         for _ in 0..100_000 {
-            let event_type = [23, 24, 25, 30, 31, 32][rng.random_range(0..6)];
+            let event_type = [23, 24, 25, 30, 31, 32, 39][rng.random_range(0..7)];
             let mut body = [HEAD_V2, &[7, 7], ONE, TWO, ONE].concat();
             for _ in 0..rng.random_range(1..5) {
                 let at = rng.random_range(0..body.len());

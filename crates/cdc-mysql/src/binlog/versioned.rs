@@ -66,7 +66,7 @@ impl RowsOfNow {
             (Some(_), Some(_)) => Op::Update,
             (Some(_), None) => Op::Delete,
         };
-        Some(RowChange { op, before, after })
+        Some(RowChange::new(op, before, after))
     }
 
     fn is_now(&self, row: &Row) -> bool {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(stored.primary_key, [0, 2]);
         for last in LAST_MICROS {
             let plain = |id| Some(Row::pack([Value::Int(id)]));
-            let change = |op, before, after| Some(RowChange { op, before, after });
+            let change = |op, before, after| Some(RowChange::new(op, before, after));
             let cases = [
                 (None, row(1, last), change(Op::Insert, None, plain(1))),
                 (None, row(1, 7), None),

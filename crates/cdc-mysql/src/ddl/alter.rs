@@ -120,6 +120,8 @@ impl Emptied {
 pub(super) struct Alter {
     pub(super) actions: Vec<Action>,
     pub(super) options: Options,
+    /// A character set or collation of the table is named behind CONVERT TO.
+    pub(super) charset_behind_convert: bool,
     /// MariaDB: ADD or DROP SYSTEM VERSIONING.
     pub(super) versioning: Option<bool>,
     pub(super) partitions: Partitions,
@@ -279,6 +281,11 @@ fn action(cursor: &mut Cursor<'_>, work: &mut Work<'_>, alter: &mut Alter) -> Pa
     {
         cursor.skip_part()
     } else {
+        let names_charset = cursor.is_any(&["DEFAULT", "CHARACTER", "CHARSET", "CHAR", "COLLATE"]);
+        if names_charset {
+            let is_convert = |action: &Action| matches!(action, Action::Convert { .. });
+            alter.charset_behind_convert = alter.actions.iter().any(is_convert);
+        }
         create::option(cursor, &mut alter.options)
     }
 }
@@ -535,6 +542,7 @@ fn convert(cursor: &mut Cursor<'_>, alter: &mut Alter) -> Parsed<()> {
             collation = Some(cursor.name_or_text()?.into_owned());
         }
     }
+    alter.charset_behind_convert = false;
     alter.actions.push(Action::Convert { charset, collation });
     Ok(())
 }

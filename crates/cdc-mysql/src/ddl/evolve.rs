@@ -130,8 +130,10 @@ pub(super) fn evolve(
     let mut shape = Shape { columns, primary: Vec::new(), unique: Vec::new() };
     let new_indexes = keys::final_keys(old, indexes, alter, &mut shape)?;
     let changes = telling::changes(old, &shape, Some(alter))?;
-    if convert.is_some() && context.mariadb && alter.options.names_charset() {
-        // MySQL refuses both at once; MariaDB converts to the one and notes the other for later columns.
+    let named = alter.options.names_charset() && (context.mariadb || alter.charset_behind_convert);
+    if convert.is_some() && named {
+        // Both convert to the one and note the other for later columns; MySQL only if it comes behind, and is a
+        // collation of the same set.
         table_charset = alter.options.resolve(&old.charset, &database, context)?;
     }
     let schema = TableSchema {

@@ -1,5 +1,6 @@
 //! Keys and constraints of a table, and the names the server gives to indexes that have none.
 
+use super::charset;
 use super::column;
 use super::context::{Index, IndexPart};
 use super::cursor::{Cursor, Failure, Parsed};
@@ -116,6 +117,18 @@ pub(super) fn key_bytes(ty: &ColumnType) -> Option<u32> {
         ColumnType::Int { width: IntWidth::Medium, .. } | ColumnType::Date => 3,
         ColumnType::Int { width: IntWidth::Int, .. } | ColumnType::Float { .. } => 4,
         ColumnType::Int { width: IntWidth::Big, .. } | ColumnType::Double { .. } => 8,
+        // Its bytes, counted as if they were letters of its character set.
+        ColumnType::Enum { labels, charset } => {
+            let bytes = if labels.len() > 255 { 2 } else { 1 };
+            bytes / charset::max_bytes(&charset.name) as u32
+        }
+        ColumnType::Set { labels, charset } => {
+            let bytes = match labels.len().div_ceil(8) as u32 {
+                bytes @ 0..=4 => bytes,
+                _ => 8,
+            };
+            bytes / charset::max_bytes(&charset.name) as u32
+        }
         _ => 1,
     })
 }

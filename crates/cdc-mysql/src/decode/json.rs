@@ -21,6 +21,8 @@
 //! being its own. So the entries and bytes that are read are counted, and may not be more than the bytes
 //! that the document has.
 
+pub mod diff;
+
 use super::Flaw;
 use super::bytes::Bytes;
 use super::number::DecimalLayout;
@@ -149,57 +151,21 @@ impl Printer<'_> {
         if depth > MAX_DEPTH {
             return Err(flaw("more than 100 levels"));
         }
-        let mut head = Bytes(bytes);
-        let count = size.read(&mut head)?;
-        let total = size.read(&mut head)?;
-        let Some(bytes) = bytes.get(..total) else {
-            return Err(flaw("a container runs past the end"));
-        };
-        let key_bytes = if object { size.offset_bytes() + 2 } else { 0 };
-        let header = (key_bytes + 1 + size.offset_bytes())
-            .checked_mul(count)
-            .and_then(|n| n.checked_add(2 * size.offset_bytes()))
-            .filter(|&n| n <= total)
-            .ok_or_else(|| flaw("a container without room for its entries"))?;
-        self.spend(count)?;
-        let (Some(keys), Some(values)) = (
-            bytes.get(2 * size.offset_bytes()..),
-            bytes.get(2 * size.offset_bytes() + key_bytes * count..header),
-        ) else {
-            return Err(Flaw::Truncated);
-        };
-        let (mut keys, mut values) = (Bytes(keys), Bytes(values));
-        let behind = |offset: usize| {
-            if offset < header {
-                return Err(flaw("an entry points into the table of entries"));
-            }
-            bytes.get(offset..).ok_or_else(|| flaw("an entry points past the end"))
-        };
-
+        let entries = size.entries(bytes, object)?;
+        self.spend(entries.count)?;
         self.out.push(if object { '{' } else { '[' });
-        for i in 0..count {
+        for i in 0..entries.count {
             if i > 0 {
                 self.out.push_str(", ");
             }
             if object {
-                let offset = size.read(&mut keys)?;
-                let length = usize::from(keys.u16()?);
-                self.spend(length)?;
-                let key = behind(offset)?.get(..length).ok_or_else(|| flaw("a key runs past the end"))?;
+                let key = entries.key(i)?;
+                self.spend(key.len())?;
                 push_quoted(utf8(key)?, self.out);
                 self.out.push_str(": ");
             }
-            let tag = values.u8()?;
-            let slot = Bytes(values.take(size.offset_bytes())?);
-            match (tag, size) {
-                (tag::LITERAL | tag::INT16 | tag::UINT16, _) | (tag::INT32 | tag::UINT32, Size::Large) => {
-                    self.value(tag, slot, depth)?
-                }
-                _ => {
-                    let offset = size.read(&mut { slot })?;
-                    self.value(tag, Bytes(behind(offset)?), depth)?;
-                }
-            }
+            let (tag, bytes) = entries.value(i)?;
+            self.value(tag, Bytes(bytes), depth)?;
         }
         self.out.push(if object { '}' } else { ']' });
         Ok(())
@@ -258,6 +224,70 @@ impl Size {
         Ok(match self {
             Size::Small => usize::from(input.u16()?),
             Size::Large => input.u32()? as usize,
+        })
+    }
+
+    /// The tables of a container that begins with these bytes.
+    fn entries(self, bytes: &[u8], object: bool) -> Result<Entries<'_>, Flaw> {
+        let mut head = Bytes(bytes);
+        let count = self.read(&mut head)?;
+        let total = self.read(&mut head)?;
+        let Some(bytes) = bytes.get(..total) else {
+            return Err(flaw("a container runs past the end"));
+        };
+        let key_bytes = if object { self.offset_bytes() + 2 } else { 0 };
+        let header = (key_bytes + 1 + self.offset_bytes())
+            .checked_mul(count)
+            .and_then(|n| n.checked_add(2 * self.offset_bytes()))
+            .filter(|&n| n <= total)
+            .ok_or_else(|| flaw("a container without room for its entries"))?;
+        let values = 2 * self.offset_bytes() + key_bytes * count;
+        Ok(Entries { size: self, count, header, values, bytes })
+    }
+}
+
+/// The tables of entries at the beginning of a container.
+struct Entries<'a> {
+    size: Size,
+    count: usize,
+    /// Bytes of the tables, and what is in front of them.
+    header: usize,
+    /// Where the table of values begins.
+    values: usize,
+    /// The container.
+    bytes: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    fn behind(&self, offset: usize) -> Result<&'a [u8], Flaw> {
+        if offset < self.header {
+            return Err(flaw("an entry points into the table of entries"));
+        }
+        self.bytes.get(offset..).ok_or_else(|| flaw("an entry points past the end"))
+    }
+
+    fn at(&self, offset: usize) -> Result<Bytes<'a>, Flaw> {
+        self.bytes.get(offset..self.header).map(Bytes).ok_or(Flaw::Truncated)
+    }
+
+    /// The name of a member.
+    fn key(&self, i: usize) -> Result<&'a [u8], Flaw> {
+        let width = self.size.offset_bytes();
+        let mut entry = self.at(2 * width + (width + 2) * i)?;
+        let offset = self.size.read(&mut entry)?;
+        let length = usize::from(entry.u16()?);
+        self.behind(offset)?.get(..length).ok_or_else(|| flaw("a key runs past the end"))
+    }
+
+    /// The type of a value, and bytes that begin with it.
+    fn value(&self, i: usize) -> Result<(u8, &'a [u8]), Flaw> {
+        let width = self.size.offset_bytes();
+        let mut entry = self.at(self.values + (1 + width) * i)?;
+        let tag = entry.u8()?;
+        let slot = entry.take(width)?;
+        Ok(match (tag, self.size) {
+            (tag::LITERAL | tag::INT16 | tag::UINT16, _) | (tag::INT32 | tag::UINT32, Size::Large) => (tag, slot),
+            _ => (tag, self.behind(self.size.read(&mut Bytes(slot))?)?),
         })
     }
 }

@@ -147,7 +147,7 @@ impl Spill {
                 .find(|known| *known as u8 == *op)
                 .ok_or_else(damaged)?;
             let (before, after) = (read_row(&mut rest)?, read_row(&mut rest)?);
-            changes.push(RowChange { op, before, after });
+            changes.push(RowChange::new(op, before, after));
         }
         Ok(changes)
     }
@@ -200,9 +200,9 @@ mod tests {
         };
         let mut spill = Spill::default();
         let change = |n: i64| match n % 3 {
-            0 => RowChange { op: Op::Insert, before: None, after: row(n) },
-            1 => RowChange { op: Op::Update, before: row(n), after: row(-n) },
-            _ => RowChange { op: Op::Delete, before: row(n), after: None },
+            0 => RowChange::new(Op::Insert, None, row(n)),
+            1 => RowChange::new(Op::Update, row(n), row(-n)),
+            _ => RowChange::new(Op::Delete, row(n), None),
         };
         for n in 0..300_i64 {
             let point = LogPoint::new("b.1", n as u64);

@@ -110,8 +110,7 @@ impl History {
                 Change { tick: self.tick, ordinal: self.ordinal, op, origin: 0, before, after }
             })
             .collect();
-        let batch =
-            Batch { schema: self.schema.clone(), origins: vec![Origin::default()], changes };
+        let batch = Batch { schema: self.schema.clone(), origins: vec![Origin::default()], changes };
         self.records.push(Record::Rows { worker: 0, batch: Arc::new(batch), guard: Guard::default() });
     }
 
@@ -238,8 +237,7 @@ fn follows(history: History, flow: FlowPlan, workers: usize) {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(flow.clone());
     let mut sink = cdc_sinks::registry::open(&plan.sinks[0], folder.path()).unwrap();
-    let job =
-        JobIdentity { pipeline: "p".into(), sink: "dw".into(), job_id: "j".into(), run: "r".into() };
+    let job = JobIdentity { pipeline: "p".into(), sink: "dw".into(), job_id: "j".into(), run: "r".into() };
     sink.inspect(&job).unwrap();
     sink.claim(&job).unwrap();
     let failure = Arc::new(Failure::default());
@@ -279,8 +277,7 @@ fn follows(history: History, flow: FlowPlan, workers: usize) {
         {
             ports.sources.insert("src".into(), Box::new(Port1(receive)));
         }
-        let port =
-            Port { worker: worker.index(), to: to.lock().unwrap().clone(), shared: shared.clone() };
+        let port = Port { worker: worker.index(), to: to.lock().unwrap().clone(), shared: shared.clone() };
         ports.sinks.insert("dw".into(), (cdc_core::connector::Delivery::Net, Box::new(port)));
         let probe = render(worker, &plan, ports);
         while !probe.done() {

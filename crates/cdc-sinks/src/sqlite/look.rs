@@ -233,7 +233,10 @@ impl Found {
         }
         for unique in self.uniques.iter().filter(|u| u.droppable || primary.is_empty()) {
             let columns: Vec<&str> = unique.columns.iter().filter_map(|(c, _)| c.as_deref()).collect();
-            let what = format!("({}) is unique there; ours has no key: equal rows are to be kept", quote_all(columns));
+            let what = format!(
+                "({}) is unique there; ours has no key: equal rows are to be kept",
+                quote_all(columns)
+            );
             let mend = if unique.droppable {
                 format!("DROP INDEX {};", quote(&unique.index))
             } else {
@@ -244,7 +247,10 @@ impl Found {
         if misfits.is_empty() && self.row_number().is_none() {
             let what =
                 format!("its columns hide the row number under all of its names: {}", ROW_NUMBERS.join(", "));
-            misfits.push(Misfit { what, mend: "give one of them another name in the flow: rename (..)".to_owned() });
+            misfits.push(Misfit {
+                what,
+                mend: "give one of them another name in the flow: rename (..)".to_owned(),
+            });
         }
         misfits
     }

@@ -81,7 +81,10 @@ impl TargetReader for SqliteReader {
         if table.is_multiset() {
             return Err(Error::definite(
                 codes::INTERNAL,
-                format!("rows of table \"{}\" were to be compared by a key that it does not have", table.name),
+                format!(
+                    "rows of table \"{}\" were to be compared by a key that it does not have",
+                    table.name
+                ),
             ));
         }
         let path = self.options.path.clone();

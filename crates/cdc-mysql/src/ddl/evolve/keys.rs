@@ -47,13 +47,16 @@ pub(super) fn final_keys(
             Action::DropPrimary => primary.clear(),
             Action::DropIndex { name } if same(name, "PRIMARY") => primary.clear(),
             Action::DropIndex { name } => drop_index(old, &mut work, name, names_known)?,
-            Action::RenameIndex { name, to } => {
-                if let Some(index) = work.iter_mut().find(|i| i.is_named(name)) {
-                    index.name = Some(to.clone());
-                }
-            }
             _ => {}
         }
+    }
+    for index in &mut work {
+        // Whatever is dropped or renamed is called what it was called before the statement.
+        let renamed = alter.actions.iter().find_map(|action| match action {
+            Action::RenameIndex { name, to } if index.is_named(name) => Some(to.clone()),
+            _ => None,
+        });
+        index.name = renamed.or(index.name.take());
     }
     primary = primary.iter().filter_map(|&n| successor(old, shape, n)).collect();
     for index in &mut work {
