@@ -6,6 +6,7 @@ mod child;
 mod ci;
 mod demo;
 mod servers;
+mod soak;
 mod tidy;
 
 use std::process::ExitCode;
@@ -25,6 +26,9 @@ usage: cargo xtask TASK
   bench               speed against the server's own programs, into target/bench: [--quick]
                       [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
                       [--only NAME] [--cdc PROGRAM]
+  soak --source       copy under everything at once, kills and crashes included, and compare every row:
+                      [--minutes N] [--seed N] [--server mysql|mariadb-10.11|mariadb-11.8]
+                      [--workers N] [--cdc PROGRAM] [--keep]
   servers             fetch MySQL and MariaDB servers into target/servers (Debian), or find them:
                       [mysql] [mariadb-10.11] [mariadb-11.8]
   servers up          run one until Ctrl-C: [--kind SERVER] [--port N] [--datadir DIR]
@@ -60,6 +64,7 @@ fn task(args: &mut Args) -> Result<()> {
         }
         Some("demo") => demo::main(args),
         Some("bench") => bench::main(args),
+        Some("soak") => soak::main(args),
         Some("servers") => servers::main(args),
         None | Some("help" | "--help" | "-h") => {
             say!("{HELP}");

@@ -25,6 +25,7 @@ pub mod metadata;
 pub mod partial;
 pub mod rows;
 mod source;
+mod statements;
 pub mod table_map;
 mod versioned;
 pub mod xa;
@@ -43,9 +44,10 @@ use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Diagnostic, Error, Result, Row, TableId, TableSchema, codes};
 use event::{Header, kind};
 use mysql_common::binlog::events::Event;
-use partial::{Completion, Unknown};
+use partial::{Completion, Unknown, Why};
 use rows::{RowDecoder, RowsEvent, RowsKind};
 use source::{EventSource, Incoming, Lost};
+use statements::Statements;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -210,6 +212,8 @@ struct Transaction {
     passed: bool,
     /// Its statement has changed the structures.
     altered: bool,
+    /// The text of the statement whose rows come, where the log that is read holds it.
+    statement: Option<Arc<str>>,
 }
 
 /// The log of a server, from a position on.
@@ -278,6 +282,11 @@ pub struct LogReader {
     deferred: Option<Vec<u8>>,
     /// They are being asked for.
     asking_charsets: Option<tokio::task::JoinHandle<Result<()>>>,
+    /// A row event whose statement must be known: it is handled when its text is there.
+    unsure: Option<(u8, Vec<u8>)>,
+    /// MariaDB's texts of statements, as far as they were asked for.
+    statements: Statements,
+    asking_statements: Option<tokio::task::JoinHandle<Result<Statements>>>,
 }
 
 /// What a start by file or by time passes over: transactions that begin before this.
@@ -457,6 +466,9 @@ impl LogReader {
             members_in: None,
             deferred: None,
             asking_charsets: None,
+            unsure: None,
+            statements: Statements::default(),
+            asking_statements: None,
         }
     }
 
@@ -507,6 +519,7 @@ impl LogReader {
         self.maps.clear();
         self.pending.clear();
         self.deferred = None;
+        self.unsure = None;
         self.payload_left = 0;
         self.rows_to_skip = self.rows_given;
     }
@@ -592,6 +605,10 @@ impl LogReader {
                 self.handle_table_map(&body)?;
                 continue;
             }
+            if self.unsure.is_some() {
+                self.ask_statement().await?;
+                continue;
+            }
             self.ensure_connected().await?;
             let Some(stream) = self.stream.as_mut() else { continue };
             // a caller that was away for a while has not listened meanwhile
@@ -669,6 +686,32 @@ impl LogReader {
     /// The next item, if its event has been read.
     pub fn ready(&mut self) -> Option<LogItem> {
         self.take_pending()
+    }
+
+    /// The text of the statement behind a row event, then the event.
+    async fn ask_statement(&mut self) -> Result<()> {
+        let begin = self.transaction.as_ref().map_or(self.point.offset, |t| t.origin.offset);
+        let known = match self.config.files {
+            // it stood in front of the event, or nowhere
+            Some(_) => Ok(None),
+            None => self.statements.text(begin, &self.point),
+        };
+        if let Ok(text) = known {
+            if let Some(transaction) = &mut self.transaction {
+                // an empty one says nothing
+                transaction.statement = Some(text.unwrap_or_else(|| "".into()));
+            }
+            let Some((kind, body)) = self.unsure.take() else { return Ok(()) };
+            return self.handle_rows(kind, &body);
+        }
+        let asking = self.asking_statements.get_or_insert_with(|| {
+            let statements = std::mem::take(&mut self.statements);
+            tokio::spawn(statements.ask(self.config.clone(), begin, self.point.clone()))
+        });
+        let asked = asking.await;
+        self.asking_statements = None;
+        self.statements = asked.map_err(|e| task_failed("asks for texts of statements", &e))??;
+        Ok(())
     }
 
     /// The next rows of the XA transaction that the log commits here.
@@ -787,7 +830,7 @@ impl LogReader {
         if inner {
             self.payload_left = self.payload_left.saturating_sub(u64::from(header.size));
         } else {
-            event::verify_checksum(event).map_err(|why| self.corrupt(why))?;
+            source::verify_checksum(event).map_err(|why| self.corrupt(why))?;
             self.advance(&header);
         }
         let body = event.data();
@@ -816,9 +859,13 @@ impl LogReader {
             | kind::TRANSACTION_CONTEXT
             | kind::VIEW_CHANGE
             // MariaDB; an encrypted log is sent in the clear
-            | kind::ANNOTATE_ROWS
             | kind::BINLOG_CHECKPOINT
             | kind::START_ENCRYPTION => {}
+            kind::ANNOTATE_ROWS => {
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.statement = Some(String::from_utf8_lossy(body).into());
+                }
+            }
             kind::HEARTBEAT | kind::HEARTBEAT_V2 => {
                 if self.at_boundary() {
                     self.pending.push_back(LogItem::Moved);
@@ -983,6 +1030,7 @@ impl LogReader {
             resolves: None,
             passed,
             altered: false,
+            statement: None,
         });
         Ok(())
     }
@@ -1232,13 +1280,9 @@ impl LogReader {
                 text.chars().take(400).collect::<String>() + " .."
             }
         };
-        match ddl::parse(query.text, &context, &self.structures) {
-            ddl::Outcome::Changes { mut changes, mut facts } => {
-                if query.error != 0 {
-                    // MariaDB's CREATE OR REPLACE has dropped the old table before it failed (measured)
-                    changes.retain(|change| matches!(change, SchemaChange::DropTable { .. }));
-                    facts.clear();
-                }
+        let parse = if query.error == 0 { ddl::parse } else { ddl::parse_failed };
+        match parse(query.text, &context, &self.structures) {
+            ddl::Outcome::Changes { changes, mut facts } => {
                 facts.retain(|fact| fact.table().is_none_or(|table| !self.is_behind(table)));
                 self.schema_changes(query, changes)?;
                 self.structures.learn(&facts);
@@ -1506,6 +1550,17 @@ impl LogReader {
             return Ok(());
         }
         let event = RowsEvent::parse(kind, body).map_err(|e| e.note(self.here()))?;
+        self.take_rows(kind, body, &event)?;
+        if event.is_statement_end()
+            && self.unsure.is_none()
+            && let Some(transaction) = &mut self.transaction
+        {
+            transaction.statement = None;
+        }
+        Ok(())
+    }
+
+    fn take_rows(&mut self, kind: u8, body: &[u8], event: &RowsEvent<'_>) -> Result<()> {
         let Some(transaction) = self.transaction.as_mut() else {
             return Err(self.corrupt("row changes outside a transaction"));
         };
@@ -1524,7 +1579,7 @@ impl LogReader {
         };
         let server = self.server.as_ref();
         let without_generated = server.is_some_and(Server::leaves_out_generated);
-        let whole = decoder.gives_whole_rows(&event)
+        let whole = decoder.gives_whole_rows(event)
             || (without_generated && event.lacks_only_generated(decoder.schema()));
         let completion = (!whole).then(|| {
             completion.get_or_init(|| {
@@ -1538,15 +1593,26 @@ impl LogReader {
             RowsKind::Update => Op::Update,
             RowsKind::Delete => Op::Delete,
         };
+        let replaces = transaction.statement.as_ref().map(|text| {
+            let context = server.map(Server::context);
+            context.and_then(|c| statements::replaces(text, &schema.id, &c, &self.structures))
+        });
+        let rows_before = transaction.rows;
         let mut changes = Vec::with_capacity((body.len() / 64).clamp(1, 128));
-        let mut rows = decoder.rows(&event);
+        let mut rows = decoder.rows(event);
         while let Some(row) = rows.next() {
             let here = |e: Error| e.note(place(&self.point, Some(transaction)));
             let (mut before, mut after) = row.map_err(here)?;
             let mut unknown = None;
             if let Some(completion) = completion {
-                ((before, after), unknown) =
-                    completion.complete(event.kind, (before, after), rows.differs()).map_err(here)?;
+                ((before, after), unknown) = completion
+                    .complete(event.kind, (before, after), rows.differs(), replaces.flatten())
+                    .map_err(here)?;
+                if unknown.is_some_and(|u| u.why == Why::Replace) && replaces.is_none() {
+                    transaction.rows = rows_before;
+                    self.unsure = Some((kind, body.to_vec()));
+                    return Ok(());
+                }
             }
             let change = match of_now {
                 None => RowChange { op, before, after, unknown },

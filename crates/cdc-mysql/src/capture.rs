@@ -15,6 +15,7 @@
 mod adopt;
 mod discover;
 mod exact;
+mod partial;
 
 pub use discover::{Discovery, discover};
 
@@ -25,16 +26,17 @@ use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil};
 use crate::config::{Config, StartMode};
 use crate::conn::{connect, query_value};
 use crate::gtid::{Gtid, GtidSet};
+use crate::narrow::Narrow;
 use crate::server::{Flavor, Server};
 use crate::snapshot::chunk::{self, ChunkError, ChunkJob, ChunkKey, ChunkRows, KeyRange};
 use crate::snapshot::reconcile::{
-    ChunkNumber, Mended, NotYet, Reconciler, RowEvent, TableNumber, TransactionSet,
+    ChunkNumber, Mended, NotYet, Reconciler, TableNumber, TransactionSet,
 };
 use crate::snapshot::splitter::{self, Split, SplitJob};
 use crate::snapshot::watermark::{self, Mark, Watermark};
 use crate::structure::TableStructures;
 use crate::preflight;
-use cdc_core::event::{Op, Origin};
+use cdc_core::event::Origin;
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::position::Position;
 use cdc_core::schema::same_name;
@@ -45,6 +47,7 @@ use mysql_async::Conn;
 use adopt::{Adoption, moved_while_copying};
 use discover::{discover_past, list_tables};
 use exact::{Exact, State, Told, Verdict};
+use partial::Noted;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -252,6 +255,8 @@ pub struct Capture {
     config: Config,
     /// What is given out passes through it, last of all.
     dates: DateView,
+    /// And before that through this.
+    narrow: Narrow,
     server: Server,
     log: LogReader,
     tables: BTreeMap<TableId, Table>,
@@ -470,6 +475,7 @@ impl Capture {
         let mut capture = Capture {
             reconciler: Reconciler::new(base.clone()),
             dates: DateView::new(config.zero_dates),
+            narrow: Narrow::new(&server),
             config,
             server,
             log,
@@ -644,7 +650,7 @@ impl Capture {
 
     /// The structures in force, as flows and targets see them.
     pub fn schemas(&self) -> impl Iterator<Item = Arc<TableSchema>> {
-        self.log.structures().tables().map(|schema| self.dates.schema(schema))
+        self.log.structures().tables().map(|schema| self.dates.schema(&self.narrow.schema(schema)))
     }
 
     /// Where each table stands.
@@ -722,7 +728,7 @@ impl Capture {
     pub async fn next(&mut self) -> Result<CaptureItem> {
         loop {
             if let Some(item) = self.out.pop_front() {
-                return if self.dates.is_identity() { Ok(item) } else { self.show(item) };
+                return self.show(item);
             }
             if self.ended {
                 return Ok(CaptureItem::End);
@@ -786,11 +792,15 @@ impl Capture {
             }
         }
         let Some(item) = self.out.pop_front() else { return Ok(None) };
-        Ok(Some(if self.dates.is_identity() { item } else { self.show(item)? }))
+        self.show(item).map(Some)
     }
 
     /// An item as flows and targets see it: see [`cdc_core::zero_dates`].
     fn show(&self, item: CaptureItem) -> Result<CaptureItem> {
+        let item = self.narrow.item(item)?;
+        if self.dates.is_identity() {
+            return Ok(item);
+        }
         let mut builder = RowBuilder::new();
         Ok(match item {
             CaptureItem::Changes { schema, origin, mut changes } => {
@@ -854,21 +864,29 @@ impl Capture {
 
     fn handle_log(&mut self, item: LogItem) -> Result<()> {
         match item {
-            LogItem::Rows { mark, schema, origin, changes, .. } => {
+            LogItem::Rows { mark, schema, origin, mut changes, .. } => {
+                let without_generated = self.server.leaves_out_generated();
                 if let Some(table) = self.tables.get_mut(&schema.id) {
                     if let Some(exact) = &mut table.exact {
+                        partial::ensure_known(&changes, &schema, &origin)?;
                         return exact.spill.push(mark, schema, origin, changes);
                     }
                     if let Some(copying) = &mut table.copying {
-                        touch(&mut self.reconciler, table.number, copying, &mark, &changes);
+                        let noted = Noted { number: table.number, mark: &mark, without_generated };
+                        changes = noted.touch(&mut self.reconciler, copying, &schema, changes);
                         if self.reconciler.bytes() > self.touched_limit {
                             self.shed();
                         }
+                    } else {
+                        partial::ensure_known(&changes, &schema, &origin)?;
                     }
                 } else {
+                    partial::ensure_known(&changes, &schema, &origin)?;
                     self.add_table(&schema.id, None);
                 }
-                self.out.push_back(CaptureItem::Changes { schema, origin, changes });
+                if !changes.is_empty() {
+                    self.out.push_back(CaptureItem::Changes { schema, origin, changes });
+                }
             }
             LogItem::Schema { mark, origin, statement, mut changes, before, after } => {
                 if let Some(again) = self.dates.copied_again(&changes, before.as_ref(), after.as_ref())? {
@@ -1402,15 +1420,7 @@ impl Capture {
                 if let Some(rest) = chunk.rows.rest {
                     copying.open.push(OpenChunk { range: rest, key: None, running: None });
                 }
-                for key in again {
-                    if !copying.open.iter().any(|o| o.key.as_ref() == Some(&key)) {
-                        copying.open.push(OpenChunk {
-                            range: KeyRange::default(),
-                            key: Some(key),
-                            running: None,
-                        });
-                    }
-                }
+                again.into_iter().for_each(|key| copying.read_again(key));
                 table.rows += rows.len() as u64;
                 if let Some(mean) = (rows.iter().map(|r| r.as_bytes().len() as u64).sum::<u64>())
                     .checked_div(rows.len() as u64)
@@ -1454,6 +1464,16 @@ impl Copying {
     }
 }
 
+impl Copying {
+    /// Queues a key as a small chunk of its own. One that is queued or read already does: what it reads is void if it
+    /// is not new enough.
+    fn read_again(&mut self, key: Row) {
+        if !self.open.iter().any(|o| o.key.as_ref() == Some(&key)) {
+            self.open.push(OpenChunk { range: KeyRange::default(), key: Some(key), running: None });
+        }
+    }
+}
+
 impl CopyState {
     /// From its beginning.
     fn of(table: &TableId) -> CopyState {
@@ -1481,28 +1501,6 @@ async fn recv_split(splits: &mut Option<mpsc::Receiver<Split>>) -> Option<Split>
     match splits {
         Some(receiver) => receiver.recv().await,
         None => std::future::pending().await,
-    }
-}
-
-fn touch(
-    reconciler: &mut Reconciler<Mark, Watermark>,
-    number: TableNumber,
-    copying: &mut Copying,
-    mark: &Mark,
-    changes: &[RowChange],
-) {
-    for change in changes {
-        let before = change.before.as_ref().map(|r| copying.extractor.key(r));
-        let after = change.after.as_ref().map(|r| copying.extractor.key(r));
-        if let Some(key) = before
-            && after.as_ref() != Some(&key)
-        {
-            reconciler.touch(number, mark, RowEvent::Deleted { key });
-        }
-        if let Some(key) = after {
-            reconciler.touch(number, mark, RowEvent::Whole { key });
-        }
-        debug_assert!(change.op != Op::Read);
     }
 }
 

@@ -24,6 +24,7 @@ pub mod ddl;
 pub mod decode;
 pub mod descriptor;
 pub mod gtid;
+pub mod narrow;
 pub mod preflight;
 pub mod server;
 pub mod snapshot;

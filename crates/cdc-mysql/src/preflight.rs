@@ -126,13 +126,13 @@ impl Checks<'_> {
         let actual = global(conn, "binlog_row_image").await?;
         // FULL_NODUP of MariaDB leaves out of the row after what the row before it says
         let ok = actual == "FULL" || actual == "FULL_NODUP";
-        self.put("binlog_row_image", &actual, "FULL", ok, image);
+        self.advise("binlog_row_image", &actual, "FULL", ok, image);
         let actual = global(conn, "binlog_row_metadata").await?;
         self.advise("binlog_row_metadata", &actual, "FULL", actual == "FULL", metadata);
         if self.server.flavor == Flavor::MySql {
             let actual = global(conn, "binlog_row_value_options").await?;
             let mend = self.server.set_for_good("binlog_row_value_options", "''");
-            self.put("binlog_row_value_options", &actual, "empty", actual.is_empty(), mend);
+            self.advise("binlog_row_value_options", &actual, "empty", actual.is_empty(), mend);
             let actual = global(conn, "gtid_mode").await?;
             self.put(
                 "gtid_mode",

@@ -158,6 +158,7 @@ tests! { exhaust:
     partial_images(ONE, MINIMAL, 2);
     partial_images_of_all_columns(ONE, Features { more: true, ..MINIMAL }, 2);
     partial_images_in_two_chunks(Settings { keep_small: true, ..TWO }, MINIMAL, 1);
+    partial_images_that_no_target_follows(Settings { keep_small: true, lost: true, ..TWO }, MINIMAL, 1);
     one_key(ONE, Features { keys: 0b001, more: true, ..DIFF }, 3);
     two_events_a_transaction(ONE, Features { pairs: true, truncate: false, diff: false, ..MINIMAL }, 1);
     commits_out_of_order(Settings { order_off: true, ..ONE }, MINIMAL, 2);
@@ -184,6 +185,7 @@ tests! { roam:
     random_full_images(ROUGH, ALL);
     random_partial_images(ROUGH, ALL_MINIMAL);
     random_partial_images_kept_small(Settings { keep_small: true, ..ROUGH }, ALL_MINIMAL);
+    random_partial_images_that_no_target_follows(Settings { keep_small: true, lost: true, ..ROUGH }, ALL_MINIMAL);
     random_commits_out_of_order(Settings { order_off: true, ..ROUGH }, ALL);
     random_commits_out_of_order_partial_images(Settings { order_off: true, ..ROUGH }, ALL_MINIMAL);
     random_forgetting(Settings { order_off: true, forget: Forget::AnyTime, ..ROUGH }, ALL_MINIMAL);

@@ -7,9 +7,10 @@ use anyhow::{Context, Result, bail, ensure};
 use cdc_core::{Error, codes};
 use cdc_mysql::binlog::{LogItem, LogPoint, LogReader};
 use cdc_mysql::capture::{Capture, CaptureItem, CaptureState};
-use cdc_mysql::config::{Config, Named, StartMode};
+use cdc_mysql::config::{Config, Named, StartMode, Tls};
 use cdc_mysql::gtid::GtidSet;
 use cdc_mysql::structure::TableStructures;
+use cdc_testkit::proxy::Proxy;
 use cdc_testkit::servers::{Server, ServerOptions, fresh_dir, remove_dir};
 use common::config;
 use std::fs;
@@ -86,6 +87,25 @@ struct Read {
     notices: Vec<String>,
 }
 
+impl Read {
+    fn take(&mut self, item: CaptureItem) {
+        match item {
+            CaptureItem::Changes { schema, origin, changes } => {
+                for change in changes {
+                    self.lines.push(format!("{} {} v{} {change:?}", origin.gtid, schema.id, schema.version));
+                }
+            }
+            CaptureItem::Schema { changes, origin, .. } => {
+                let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                self.lines.push(format!("{} {}", origin.gtid, changes.join("; ")));
+            }
+            CaptureItem::TransactionEnd | CaptureItem::Moved => {}
+            CaptureItem::Notice(notice) => self.notices.push(notice.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 async fn read(config: Config) -> Result<Read> {
     let mut capture = Capture::start(config).await?;
     follow(&mut capture, None).await
@@ -103,27 +123,16 @@ async fn follow(capture: &mut Capture, end: Option<&GtidSet>) -> Result<Read> {
         }
         let item = tokio::time::timeout(std::time::Duration::from_secs(20), capture.next()).await??;
         match item {
-            CaptureItem::Changes { schema, origin, changes } => {
-                for change in changes {
-                    read.lines.push(format!("{} {} v{} {change:?}", origin.gtid, schema.id, schema.version));
-                }
-            }
-            CaptureItem::Schema { changes, origin, .. } => {
-                let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
-                read.lines.push(format!("{} {}", origin.gtid, changes.join("; ")));
-            }
             CaptureItem::TransactionEnd => {
                 if capture.at_boundary() {
                     read.states.push((capture.state(), read.lines.len()));
                 }
             }
-            CaptureItem::Moved => {}
-            CaptureItem::Notice(notice) => read.notices.push(notice.to_string()),
             CaptureItem::End => {
                 ensure!(capture.at_boundary(), "an end inside a transaction");
                 return Ok(read);
             }
-            other => bail!("{other:?}"),
+            other => read.take(other),
         }
     }
 }
@@ -284,6 +293,11 @@ async fn files_with_a_flipped_byte() -> Result<()> {
     let all = read(config.clone()).await?;
     let middle = folder.files()?.remove(1);
     let whole = fs::read(&middle)?;
+    // the byte that says how checksums are made is found out as well
+    let mut bytes = whole.clone();
+    bytes[4 + size(&whole, 4) - 5] ^= 1;
+    fs::write(&middle, &bytes)?;
+    ensure!(refused(config.clone()).await?.code() == codes::LOG_CORRUPT);
     let (mut in_use, mut at) = (Vec::new(), 4);
     while at < whole.len() {
         in_use.push(at + 17);
@@ -493,6 +507,62 @@ async fn a_reader_of_files_ends() -> Result<()> {
     ensure!(*reader.point() == LogPoint::new("binlog.000003", length), "{}", reader.point());
     ensure!(*reader.gtids() == GtidSet::parse(&server.executed()?)?, "{}", reader.gtids().to_string());
     Ok(())
+}
+
+/// On the way from a server: found too, or the connection fails and the log is asked for again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_stream_with_a_flipped_byte() -> Result<()> {
+    let server = start()?;
+    let begin = GtidSet::parse(&server.executed()?)?;
+    write_log(&server)?;
+    let end = GtidSet::parse(&server.executed()?)?;
+    let proxy = Proxy::start(server.port())?;
+    let from = |port| {
+        let mut config = common::config_at(port, TABLES);
+        // TLS would find it by itself
+        config.tls = Tls::Disabled;
+        config.start = StartMode::Gtids(begin.clone());
+        config
+    };
+    let all = follow(&mut Capture::start(from(server.port())).await?, Some(&end)).await?;
+    let (mut corrupt, mut again, mut unseen) = (0, 0, 0);
+    for after in (0..5000).step_by(131) {
+        // another byte of the stream, not of what is asked before
+        let mut capture = Capture::start(from(proxy.port())).await?;
+        proxy.flip_after(after);
+        match tokio::time::timeout(std::time::Duration::from_secs(40), flips(&mut capture, &end)).await? {
+            (read, None) => {
+                ensure!(read.lines == all.lines, "byte {after}: {:#?}", read.lines);
+                match read.notices.is_empty() {
+                    true => unseen += 1,
+                    false => again += 1,
+                }
+            }
+            (read, Some(error)) => {
+                corrupt += 1;
+                ensure!(all.lines.starts_with(&read.lines), "byte {after}: {:#?}", read.lines);
+                ensure!(error.code() == codes::LOG_CORRUPT, "byte {after}: {error}");
+            }
+        }
+        proxy.flip_after(u32::MAX);
+    }
+    eprintln!("{corrupt} refused, {again} read again, {unseen} outside of events");
+    ensure!(corrupt >= 15 && unseen < corrupt);
+    Ok(())
+}
+
+/// What is given out up to an error, and the error.
+async fn flips(capture: &mut Capture, end: &GtidSet) -> (Read, Option<Error>) {
+    let mut read = Read::default();
+    loop {
+        if capture.at_boundary() && GtidSet::parse(&capture.position().gtids).is_ok_and(|g| g.contains_set(end)) {
+            return (read, None);
+        }
+        match capture.next().await {
+            Ok(item) => read.take(item),
+            Err(error) => return (read, Some(error)),
+        }
+    }
 }
 
 fn flags(file: &[u8]) -> u16 {

@@ -16,9 +16,9 @@
 use crate::state::{Checkpoint, StateDir};
 use crate::status::{Phase, StatusHandle};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
-use cdc_core::position::{Binding, Position};
 use cdc_core::plan::FlowPlan;
 use cdc_core::plan::program::multiset_warnings;
+use cdc_core::position::{Binding, Position};
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;

@@ -30,6 +30,8 @@ use cdc_core::{Error, Result, Row, RowBuilder, codes};
 use cdc_mysql::config::Config;
 use cdc_mysql::conn::{connect, query_error};
 use cdc_mysql::decode::result::ResultDecoder;
+use cdc_mysql::narrow::Narrow;
+use cdc_mysql::server::Server;
 use cdc_mysql::snapshot::chunk::{ChunkKey, KeyRange, quote_name};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -132,7 +134,8 @@ pub fn verify(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)) -
 /// One source table on its way into one target table.
 struct Feed {
     flow: BoundFlow,
-    /// What a run gives to the flow.
+    /// What a run gives to the flow: first this, then that.
+    narrow: Arc<Narrow>,
     view: Arc<TableView>,
     schema: Arc<TableSchema>,
     /// The source's; `None` if the table has none.
@@ -152,8 +155,9 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
     let (structures, _) = cdc_mysql::capture::discover(&mut conn, &config).await?;
     let schemas: Vec<Arc<TableSchema>> = structures.tables().cloned().collect();
     // what a run would refuse is no difference
+    let narrow = Arc::new(Narrow::new(&Server::ask(&mut conn).await?));
     let dates = DateView::new(config.zero_dates);
-    let shown: Vec<Arc<TableSchema>> = schemas.iter().map(|s| dates.schema(s)).collect();
+    let shown: Vec<Arc<TableSchema>> = schemas.iter().map(|s| dates.schema(&narrow.schema(s))).collect();
     crate::job::bind_all(plan, &shown)?;
     for sink in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
         let Some(mut reader) = cdc_sinks::registry::reader(sink, &options.base)? else {
@@ -163,7 +167,7 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
         let mut feeds: BTreeMap<String, Vec<Feed>> = BTreeMap::new();
         for flow in plan.flows.iter().filter(|f| f.sink == sink.name && f.source == source.name) {
             for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
-                let view = dates.table(schema);
+                let view = dates.table(&narrow.schema(schema));
                 let bound = BoundFlow::bind(flow, view.schema()).map_err(|mut d| {
                     if d.is_empty() {
                         Error::definite(codes::INTERNAL, "a flow was refused without a reason")
@@ -172,7 +176,7 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
                     }
                 })?;
                 let (key, decoder) = (ChunkKey::of(schema), ResultDecoder::new(schema)?);
-                let feed = Feed { decoder, key, schema: schema.clone(), view, flow: bound };
+                let feed = Feed { decoder, key, schema: schema.clone(), narrow: narrow.clone(), view, flow: bound };
                 feeds.entry(feed.flow.target().name.clone()).or_default().push(feed);
             }
         }
@@ -563,6 +567,7 @@ fn through(feed: &Feed, rows: Vec<(Row, Row)>) -> Result<(Vec<Row>, Vec<Row>)> {
     let mut outputs = Vec::with_capacity(rows.len());
     let mut builder = RowBuilder::new();
     for (key, row) in rows {
+        let row = feed.narrow.row(&feed.schema, row, &mut builder);
         let row = feed.view.row(row, &origin, &mut builder)?;
         if let Some(output) = feed.flow.apply(&row, &meta)? {
             keys.push(key);

@@ -8,6 +8,7 @@
 //! // … the program connects to 127.0.0.1:proxy.port() …
 //! proxy.cut_all(); // now: every connection ends
 //! proxy.cut_after(10_000); // later: in the middle of whatever is then on its way
+//! proxy.flip_after(500); // later: one bit of what the server sends is another
 //! proxy.refuse(true); // new connections end at once
 //! proxy.slow_down(Some(50_000)); // bytes a second
 //! # Ok(())
@@ -40,6 +41,8 @@ struct Shared {
     rate: AtomicU64,
     /// Bytes from the server after which everything is cut; negative: never.
     cut_after: AtomicI64,
+    /// Bytes from the server after which a bit is flipped; negative: never.
+    flip_after: AtomicI64,
     from_server: AtomicU64,
     accepted: AtomicU64,
     /// Both ends of each connection, by number.
@@ -63,6 +66,7 @@ impl Proxy {
             stalled: AtomicBool::new(false),
             rate: AtomicU64::new(0),
             cut_after: AtomicI64::new(-1),
+            flip_after: AtomicI64::new(-1),
             from_server: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
             open: Mutex::default(),
@@ -96,6 +100,11 @@ impl Proxy {
     /// Ends every connection once, after this many more bytes from the server.
     pub fn cut_after(&self, bytes: u32) {
         self.shared.cut_after.store(i64::from(bytes), Ordering::SeqCst);
+    }
+
+    /// Flips one bit once, in the byte behind this many more bytes from the server.
+    pub fn flip_after(&self, bytes: u32) {
+        self.shared.flip_after.store(i64::from(bytes), Ordering::SeqCst);
     }
 
     /// Whether new connections end at once. Those that are open stay open.
@@ -193,6 +202,13 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream, is_from_server: bool, shared: 
         let mut cut = false;
         if is_from_server {
             shared.from_server.fetch_add(length as u64, Ordering::SeqCst);
+            if shared.flip_after.load(Ordering::SeqCst) >= 0 {
+                let left = shared.flip_after.fetch_sub(length as i64, Ordering::SeqCst);
+                if (0..length as i64).contains(&left) {
+                    shared.flip_after.store(-1, Ordering::SeqCst);
+                    buffer[left as usize] ^= 1 << (left % 8);
+                }
+            }
             if shared.cut_after.load(Ordering::SeqCst) >= 0 {
                 let left = shared.cut_after.fetch_sub(length as i64, Ordering::SeqCst);
                 cut = left >= 0 && left <= length as i64;
@@ -279,6 +295,19 @@ mod tests {
         let _ = stream.read_to_end(&mut got);
         assert_eq!(got, b"0123456");
         assert_eq!(exchange(&mut connect()?, b"0123456789")?, b"0123456789");
+        Ok(())
+    }
+
+    #[test]
+    fn flips_one_bit() -> Result<()> {
+        let proxy = Proxy::start(echo()?)?;
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+        proxy.flip_after(3);
+        let back = exchange(&mut stream, b"0123456789")?;
+        let wrong: Vec<usize> = (0..10).filter(|&i| back[i] != b"0123456789"[i]).collect();
+        assert_eq!(wrong, [3]);
+        assert_eq!((back[3] ^ b'3').count_ones(), 1);
+        assert_eq!(exchange(&mut stream, b"0123456789")?, b"0123456789");
         Ok(())
     }
 

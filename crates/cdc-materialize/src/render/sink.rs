@@ -327,7 +327,9 @@ mod tests {
         };
         use TargetOp::{Delete, Upsert};
         let mut open = BTreeMap::new();
-        for changes in [vec![change(2, Upsert), change(4, Delete)], vec![change(2, Delete), change(3, Upsert)]] {
+        for changes in
+            [vec![change(2, Upsert), change(4, Delete)], vec![change(2, Delete), change(3, Upsert)]]
+        {
             let origins: Arc<[Origin]> = Arc::new([Origin::default()]);
             collect(&mut open, &table, &origins, changes, false, &Guard::default(), 0);
         }

@@ -20,7 +20,7 @@
 //! more than the event.)
 
 use super::event::{self, kind};
-use super::source::Incoming;
+use super::source::{Incoming, verify_checksum};
 use crate::config::Named;
 use crate::decode::bytes::Bytes;
 use crate::server::{Flavor, Server};
@@ -301,7 +301,7 @@ impl Opened {
             Err(torn) => Err(torn),
         }
         .map_err(|torn| refused(file, at, torn))?;
-        event::verify_checksum(&first).map_err(|why| file.corrupt(at, why))?;
+        verify_checksum(&first).map_err(|why| file.corrupt(at, why))?;
         let format = first
             .read_event::<FormatDescriptionEvent<'_>>()
             .map_err(|e| file.corrupt(at, e))?
@@ -570,7 +570,7 @@ fn read_file(
             kind::START_ENCRYPTION => return Err(encrypted(file)),
             kind::TRANSACTION_PAYLOAD => {
                 // what is compressed is not read before it is known to be whole
-                event::verify_checksum(&event).map_err(|why| file.corrupt(at, why))?;
+                verify_checksum(&event).map_err(|why| file.corrupt(at, why))?;
                 send_payload(event, out).map_err(|why| file.corrupt(at, why))?
             }
             _ => out.event(event),

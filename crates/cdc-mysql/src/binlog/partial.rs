@@ -27,6 +27,7 @@
 //! but stop. *MariaDB's REPLACE* is the bad one: nothing in an image says that it comes of a REPLACE (its own replicas
 //! differ from it then). It can only come of one if it conflicts in a unique key, with the values that it names or
 //! with defaults; where no key of the table can ([`Completion::may_replace`]), a column that is left out has not changed.
+//! Else the text of the statement is looked at ([`super::statements`]): what a REPLACE leaves out has its default.
 //!
 //! [`Value::Absent`]: cdc_core::Value::Absent
 
@@ -72,7 +73,7 @@ impl Unknown {
             ),
             Why::Replace => (
                 format!("an update of table \"{id}\" leaves out column \"{column}\", and may come of a REPLACE"),
-                "under binlog_row_image = MINIMAL and NOBLOB MariaDB leaves out columns that a REPLACE has set to their default, as it does with columns that have not changed",
+                "under binlog_row_image = MINIMAL and NOBLOB MariaDB leaves out columns that a REPLACE has set to their default, as it does with columns that have not changed; the log holds no text of the statement that names the table (binlog_annotate_row_events = OFF, a trigger, a function)",
             ),
             Why::Generated => (
                 format!("a change of table \"{id}\" leaves out its generated column \"{column}\""),
@@ -138,7 +139,7 @@ impl Completion {
     }
 
     /// A change of whose images some lack columns, with all that is known. `differs`: a column of whose value there
-    /// is only the difference to one that is not there.
+    /// is only the difference to one that is not there. `replaces`: the statement is a REPLACE, or is none; `None`: not known.
     ///
     /// # Errors
     /// `PARTIAL_IMAGE` if the key is not in the image before.
@@ -147,6 +148,7 @@ impl Completion {
         kind: RowsKind,
         (before, after): Change,
         differs: Option<usize>,
+        replaces: Option<bool>,
     ) -> Result<(Change, Option<Unknown>)> {
         let mut unknown = differs.map(|column| Unknown { column: column as u16, why: Why::Difference });
         if let Some(before) = &before {
@@ -154,7 +156,14 @@ impl Completion {
         }
         let after = match after {
             Some(row) if row.has_absent() => Some(match (kind, &before) {
-                (RowsKind::Update, Some(before)) => self.after_update(before, &row, &mut unknown),
+                // what a REPLACE does not name has its default, as in an INSERT
+                (RowsKind::Update, Some(_)) if self.mariadb && replaces == Some(true) => {
+                    self.inserted(&row, &mut unknown)
+                }
+                (RowsKind::Update, Some(before)) => {
+                    let may_replace = self.mariadb && replaces.is_none() && self.may_replace(before, &row);
+                    self.after_update(before, &row, may_replace, &mut unknown)
+                }
                 _ => self.inserted(&row, &mut unknown),
             }),
             other => other,
@@ -199,8 +208,13 @@ impl Completion {
         out.finish()
     }
 
-    fn after_update(&self, before: &Row, after: &Row, unknown: &mut Option<Unknown>) -> Row {
-        let may_replace = self.mariadb && self.may_replace(before, after);
+    fn after_update(
+        &self,
+        before: &Row,
+        after: &Row,
+        may_replace: bool,
+        unknown: &mut Option<Unknown>,
+    ) -> Row {
         let differs = unknown.map(|u| usize::from(u.column));
         let mut out = RowBuilder::new();
         let (mut olds, mut news) = (before.iter(), after.iter());

@@ -1,10 +1,12 @@
 //! Where events come from: a server, or files.
 
+use super::event::{self, kind};
 use super::files::FileLog;
 use crate::server::Server;
 use cdc_core::{Diagnostic, Error};
 use futures_util::{FutureExt, StreamExt};
 use mysql_async::BinlogStream;
+use mysql_common::binlog::consts::BinlogChecksumAlg;
 use mysql_common::binlog::events::Event;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -42,6 +44,21 @@ pub(super) enum Lost {
     Torn(String),
     /// Of files.
     Failed(Error),
+}
+
+/// Compares the stored checksum with the bytes. A format description says itself whether there are checksums, and has
+/// one in any case: if it fits a log that has them, the byte that says so is wrong.
+pub(super) fn verify_checksum(event: &Event) -> Result<(), String> {
+    const CRC32: BinlogChecksumAlg = BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32;
+    event::verify_checksum(event)?;
+    let is_off = !matches!(event.footer().get_checksum_alg(), Ok(Some(CRC32)));
+    if event.header().event_type_raw() == kind::FORMAT_DESCRIPTION
+        && is_off
+        && event.checksum().is_some_and(|stored| u32::from_le_bytes(stored) == event.calc_checksum(CRC32))
+    {
+        return Err("it says that there are no checksums, and has one".into());
+    }
+    Ok(())
 }
 
 impl EventSource {

@@ -3,6 +3,7 @@
 use crate::binlog::{LogReader, is_user_database};
 use crate::config::Config;
 use crate::conn::{query_error, server_code};
+use crate::narrow::Narrow;
 use crate::server::Server;
 use crate::snapshot::chunk;
 use crate::structure::TableStructures;
@@ -58,6 +59,7 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
     let mut structures = TableStructures::new();
     let server = Server::ask(conn).await?;
     let context = server.context();
+    let narrow = Narrow::new(&server);
     let charsets: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> = conn
         .query("SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA")
         .await
@@ -71,7 +73,9 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
     }
     for table in captured {
         let Some(definition) = structure_of(conn, &table, &context, &structures).await? else { continue };
-        discovery.tables.push(config.zero_dates.schema(&structures.insert_definition(definition)));
+        let schema = structures.insert_definition(definition);
+        discovery.notices.extend(without_generated(&schema, &narrow, &server)?);
+        discovery.tables.push(config.zero_dates.schema(&narrow.schema(&schema)));
     }
     if !server.logs_cascades() {
         discovery.notices.extend(cascades(conn, &server, config).await?);
@@ -153,10 +157,38 @@ async fn structure_of(
     Ok(Some(definition))
 }
 
+/// What is said of a table whose generated columns are left out.
+fn without_generated(
+    schema: &Arc<TableSchema>,
+    narrow: &Narrow,
+    server: &Server,
+) -> Result<Option<Diagnostic>> {
+    let left_out = narrow.left_out(schema);
+    if left_out.is_empty() {
+        return Ok(None);
+    }
+    let names = left_out.join(", ");
+    let in_key = |i: &usize| left_out.contains(&schema.columns[*i].name);
+    if schema.key().unwrap_or_default().iter().any(in_key) {
+        return Err(Error::definite(
+            codes::NO_KEY,
+            format!("the key of table \"{}\" has generated columns ({names}), which {server} does not log", schema.id),
+        )
+        .help("give it a key of other columns, or leave it out: tables = [.., \"!db.table\"]"));
+    }
+    let headline = format!("generated columns of table \"{}\" are left out: {names}", schema.id);
+    Ok(Some(
+        Diagnostic::warning(codes::PARTIAL_IMAGE, headline)
+            .note(format!("{server} does not write them into its log when rows change"))
+            .help("where they are wanted at the target, compute them there, or in the flow: extend"),
+    ))
+}
+
 /// Rows that a foreign key deletes or changes in a captured table, of which the server's log says nothing: the engine
 /// does it behind the log. A replica does it once more by itself; we cannot.
 async fn cascades(conn: &mut Conn, server: &Server, config: &Config) -> Result<Vec<Diagnostic>> {
-    let rows: Vec<(Vec<u8>, Vec<u8>, Vec<u8>, String, String)> = conn
+    type ForeignKey = (Vec<u8>, Vec<u8>, Vec<u8>, String, String);
+    let rows: Vec<ForeignKey> = conn
         .query(
             "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE \
              FROM information_schema.REFERENTIAL_CONSTRAINTS \

@@ -73,8 +73,14 @@ pub enum RowEvent {
         /// The columns.
         columns: Row,
     },
-    /// The key's row was changed by a difference that needs the row before (a JSON diff).
+    /// The key's row was changed by a difference that needs the row before (a JSON diff), which the target applies.
     Diff {
+        /// The key.
+        key: Row,
+    },
+    /// The key's row has changed in a way that neither we nor the target know: it is read again, whatever the log has
+    /// said of it before.
+    Lost {
         /// The key.
         key: Row,
     },
@@ -98,6 +104,7 @@ impl RowEvent {
             RowEvent::Whole { key }
             | RowEvent::Partly { key, .. }
             | RowEvent::Diff { key }
+            | RowEvent::Lost { key }
             | RowEvent::Deleted { key } => (key, None),
             RowEvent::Moved { from, to } => (from, Some(to)),
         };
@@ -191,7 +198,7 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
     }
 
     /// Notes what the log says of rows of a table that is not whole. Events must come in log order, and an XA
-    /// transaction's at its commit.
+    /// transaction's at its commit. Gives the key that is to be queued as a small chunk of its own, if one is.
     pub fn touch(&mut self, table: TableNumber, transaction: &T, event: RowEvent) -> Option<Row> {
         // an entry that is there already is counted again: the next sweep puts it right
         self.bytes += event.keys().map(|k| k.as_bytes().len() + ENTRY).sum::<usize>();
@@ -221,6 +228,12 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
                     }
                 };
                 touched.insert(key, Touch { transaction: transaction.clone(), known });
+            }
+            RowEvent::Lost { key } => {
+                let base = Some(transaction.clone());
+                set(key.clone(), Known::Partly { columns: Row::pack([]), base });
+                // the caller queues it as a small chunk
+                return Some(key);
             }
             RowEvent::Moved { from, to } => {
                 set(from, Known::Deleted);

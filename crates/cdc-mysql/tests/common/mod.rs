@@ -6,6 +6,7 @@
 pub mod connecting;
 
 use anyhow::{Context, Result, bail, ensure};
+use cdc_core::event::Op;
 use cdc_core::position::Position;
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Diagnostic, Error, Row, RowBuilder, TableId, TableSchema};
@@ -226,14 +227,23 @@ impl Copy {
     fn change(&mut self, table: &TableId, keys: &mut KeyExtractor, change: RowChange) -> Result<()> {
         let whole = self.whole.contains(table);
         let rows = self.tables.entry(table.clone()).or_default();
+        let mut gone = None;
         if let Some(before) = &change.before {
-            let gone = rows.remove(&keys.key(before));
-            ensure!(!whole || gone.as_ref() == Some(before), "{change:?} of \"{table}\" finds {gone:?}");
+            gone = rows.remove(&keys.key(before));
+            let is_it = gone.as_ref().is_some_and(|gone| overlay(gone, before) == *gone);
+            ensure!(!whole || is_it, "{change:?} of \"{table}\" finds {gone:?}");
         }
         if let Some(after) = &change.after {
             let key = keys.key(after);
+            if change.before.is_none() && change.op == Op::Update {
+                ensure!(!whole && after.has_absent(), "{change:?} of \"{table}\", which is whole");
+                gone = rows.remove(&key);
+            }
             ensure!(!whole || !rows.contains_key(&key), "{change:?} of \"{table}\": its key is taken");
-            self.write(table, key, after.clone());
+            // a partial row of which there is nothing is left to a chunk
+            if let Some(row) = if after.has_absent() { gone.map(|g| overlay(&g, after)) } else { Some(after.clone()) } {
+                self.write(table, key, row);
+            }
         }
         self.log.push((table.clone(), change));
         Ok(())
@@ -296,6 +306,11 @@ impl Copy {
         let found = self.tables.iter().find(|(id, _)| *id.table == *table);
         found.map(|(_, rows)| rows).expect("a table of the copy")
     }
+}
+
+/// The row with the values that the other one has.
+fn overlay(row: &Row, over: &Row) -> Row {
+    Row::pack(row.iter().zip(over.iter()).map(|(below, above)| if above.is_absent() { below } else { above }))
 }
 
 /// Starts a capture and copies until it ends (start mode `snapshot`).

@@ -133,6 +133,9 @@ pub struct Settings {
     pub in_transit: bool,
     /// A key that is queued while its small chunk is in flight leaves that one be, else replaces it.
     pub keep_small: bool,
+    /// The target follows neither differences nor moves by partial images while the table is copied: such rows are
+    /// read again.
+    pub lost: bool,
     pub fault: Option<Fault>,
 }
 
@@ -148,6 +151,7 @@ impl Settings {
         forget: Forget::Eagerly,
         in_transit: false,
         keep_small: false,
+        lost: false,
         fault: None,
     };
     fn is(&self, fault: Fault) -> bool {
@@ -699,7 +703,14 @@ impl State {
         };
         if let Some(event) = events.get(usize::from(self.row)) {
             if emits {
-                event.apply(&mut self.target);
+                match *event {
+                    Event::Diff(key, _) | Event::Move(key, _) if c.lost && !self.whole => {
+                        // no copy of the source until the row has been read again
+                        self.shown = false;
+                        Event::Delete(key).apply(&mut self.target);
+                    }
+                    event => event.apply(&mut self.target),
+                }
             }
             let at_prepare = c.is(Fault::XaNotedAtPrepare) && matches!(transaction.kind, Kind::XaCommit(_));
             if noted && !at_prepare {
@@ -752,6 +763,7 @@ impl State {
             Event::Diff(key, _) if c.is(Fault::DiffTakenAsKnown) => {
                 RowEvent::Partly { key: key_row(key), columns: nothing() }
             }
+            Event::Diff(key, _) if c.lost => RowEvent::Lost { key: key_row(key) },
             Event::Diff(key, _) => RowEvent::Diff { key: key_row(key) },
             Event::Move(from, to) if c.is(Fault::MoveTakenAsKnown) => {
                 self.touch(c, to, RowEvent::Partly { key: key_row(to), columns: nothing() });
@@ -765,6 +777,7 @@ impl State {
             | RowEvent::Partly { key, .. }
             | RowEvent::Deleted { key }
             | RowEvent::Diff { key }
+            | RowEvent::Lost { key }
             | RowEvent::Moved { from: key, .. } => key_of(key),
         };
         if let Some(key) = self.touch(c, key, event)
@@ -883,6 +896,12 @@ impl State {
         self.row = 0;
         self.target = self.sink.target;
         self.shown = self.sink.shown;
+        if c.lost {
+            // A checkpoint tells what its own run has finished. (What an earlier one had finished is at the target too, but
+            // a row that was lost since is wanted by this run only because the table is not whole for it.)
+            self.sink.done &= self.checkpoint.done;
+            self.sink.wanted |= self.checkpoint.wanted;
+        }
         self.whole = false;
         self.firsts = [None; KEYS as usize];
         if self.checkpoint.any {

@@ -9,6 +9,7 @@ use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::program::{check_flow, multiset_warnings};
 use cdc_core::plan::{OptionValue, Plan, SourcePlan};
 use cdc_core::schema::{TableSchema, same_name};
+use cdc_core::zero_dates::ZeroDates;
 use cdc_core::{Error, Result, codes};
 use cdc_mysql::capture::discover;
 use cdc_mysql::config::Config;
@@ -116,6 +117,10 @@ impl Live {
         let database = source.options.list("tables").and_then(|t| TableSet::parse(t).ok());
         let database = database.as_ref().and_then(TableSet::only_database);
         let Ok(written) = file.schema_file(path, database) else { return };
+        // as flows see it, which is how the server's tables come
+        let dates = source.options.text("zero_dates").and_then(ZeroDates::parse).unwrap_or_default();
+        let shown = |table: TableSchema| TableSchema::clone(&dates.schema(&Arc::new(table)));
+        let written: Vec<TableSchema> = written.into_iter().map(shown).collect();
         for table in tables {
             match written.iter().find(|w| w.id == table.id) {
                 None => self.drift.push(format!("table {} is not in \"{path}\"", table.id)),

@@ -1,0 +1,219 @@
+//! The program under the soak: its pipeline, its runs, its state and its target.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+
+use super::cdc;
+use crate::child::Guarded;
+use crate::say;
+
+/// The file of the pipeline. Mode `evolve`: the target is what the source is.
+pub fn pipeline(port: u16, tables: &[&str], chunk_rows: u32, readers: u32) -> String {
+    format!(
+        "pipeline {{
+  name             = \"soak\"
+  checkpoint       = {{ dir = \"state\", every = \"300ms\" }}
+  on_schema_change = evolve
+}}
+
+source src = mysql {{
+  url           = \"mysql://127.0.0.1:{port}\"
+  user          = \"cdc\"
+  password      = \"${{CDC_PASSWORD}}\"
+  tables        = {tables:?}
+  server_id     = 5500
+  chunk_rows    = {chunk_rows}
+  chunk_readers = {readers}
+}}
+
+sink dw = sqlite {{ path = \"target.db\", synchronous = normal }}
+
+src.* => dw.\"{{database}}.{{table}}\"
+"
+    )
+}
+
+/// One run of the program, that prints into a file of its own. Killed by Drop.
+pub struct Run {
+    child: Guarded,
+    number: u64,
+    printed: PathBuf,
+}
+
+impl Run {
+    pub fn start(program: &Path, folder: &Path, number: u64, workers: u16, args: &[&str]) -> Result<Run> {
+        let printed = folder.join(format!("run-{number:03}.log"));
+        let file = File::create(&printed)?;
+        let mut command = cdc(program, folder, "run");
+        command.args(["--log-format", "plain", "--workers"]).arg(workers.to_string()).args(args);
+        command.stdout(file.try_clone()?).stderr(file);
+        Ok(Run { child: Guarded::spawn(&mut command)?, number, printed })
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub fn interrupt(&self) -> Result<()> {
+        self.child.interrupt()
+    }
+
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.ended()
+    }
+
+    pub fn wait(&mut self, most: Duration) -> Result<ExitStatus> {
+        self.child.wait(most)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.printed).unwrap_or_default()).into_owned()
+    }
+
+    /// Whether all tables were copied.
+    pub fn was_whole(&self) -> bool {
+        self.text().contains("every table is whole")
+    }
+
+    /// Whether it ended because the server could not be reached.
+    pub fn found_no_server(&self) -> bool {
+        let text = self.text();
+        let mut errors = text.lines().filter_map(|line| {
+            let (_, rest) = line.split_once("error[")?;
+            rest.split(']').next()
+        });
+        errors.next_back().is_some_and(|code| matches!(code, "E1001" | "E1006" | "E1007"))
+    }
+
+    /// The end of what it printed.
+    pub fn last_words(&self) -> String {
+        let text = self.text();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+/// The target.
+pub struct Target;
+
+impl Target {
+    pub fn open(folder: &Path) -> Result<Connection> {
+        let db = Connection::open_with_flags(folder.join("target.db"), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        db.busy_timeout(Duration::from_secs(2))?;
+        Ok(db)
+    }
+
+    pub fn remove(folder: &Path) -> Result<()> {
+        for name in ["target.db", "target.db-wal", "target.db-shm"] {
+            let path = folder.join(name);
+            if path.exists() {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last tick that is committed; `None` while it cannot be asked.
+    pub fn tick(folder: &Path) -> Option<i64> {
+        let db = Target::open(folder).ok()?;
+        db.query_row("SELECT MAX(tick) FROM _cdc_progress", [], |row| row.get(0)).ok()?
+    }
+
+    /// What the accounts hold.
+    pub fn sum(folder: &Path) -> Option<i64> {
+        let db = Target::open(folder).ok()?;
+        let sql =
+            "SELECT (SELECT SUM(n) FROM \"soak_w.accounts\") + (SELECT SUM(n) FROM \"soak_w.accounts2\")";
+        db.query_row(sql, [], |row| row.get(0)).ok()?
+    }
+}
+
+fn checkpoints(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(folder.join("state")) else { return Ok(found) };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("checkpoint-") {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The oldest log that any checkpoint names; `None` if none is there yet.
+pub fn oldest_log(folder: &Path) -> Result<Option<String>> {
+    let mut oldest: Option<String> = None;
+    for path in checkpoints(folder)? {
+        // it may be replaced just now
+        let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
+        for (at, _) in text.match_indices("binlog.") {
+            let digits: String = text[at + 7..].chars().take_while(char::is_ascii_digit).collect();
+            let name = format!("binlog.{digits}");
+            if digits.len() >= 6 && oldest.as_ref().is_none_or(|oldest| name < *oldest) {
+                oldest = Some(name);
+            }
+        }
+    }
+    Ok(oldest)
+}
+
+/// The newest checkpoint without the tables' structures.
+pub fn state(folder: &Path) -> String {
+    let Some(text) = checkpoints(folder).unwrap_or_default().pop().and_then(|p| fs::read_to_string(p).ok())
+    else {
+        return "no checkpoint\n".into();
+    };
+    let body = text.split_once('\n').map_or("", |(_, body)| body);
+    let Ok(mut value) = serde_json::from_str::<Value>(body) else {
+        return "no checkpoint that can be read\n".into();
+    };
+    if let Some(sources) = value.get_mut("sources").and_then(Value::as_object_mut) {
+        for source in sources.values_mut().filter_map(Value::as_object_mut) {
+            source.remove("structures");
+            source.remove("present");
+        }
+    }
+    format!("checkpoint: {value:.2000}\n")
+}
+
+/// What `cdc verify` said.
+pub struct Verified {
+    pub tables: usize,
+    pub rows: u64,
+    pub differing: u64,
+}
+
+/// `cdc verify`, which must find nothing.
+pub fn verify(program: &Path, folder: &Path) -> Result<Verified> {
+    let output =
+        cdc(program, folder, "verify").args(["--format", "json"]).output().context("starting cdc verify")?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    fs::write(folder.join("verify.json"), printed.as_bytes())?;
+    let report: Value = serde_json::from_str(&printed).with_context(|| {
+        format!("cdc verify ({}): {printed}{}", output.status, String::from_utf8_lossy(&output.stderr))
+    })?;
+    let tables = report["tables"].as_array().cloned().unwrap_or_default();
+    for table in tables.iter().filter(|table| table["differing"] != 0) {
+        say!("differs: {table:.3000}");
+    }
+    let (rows, differing) = (report["rows"].as_u64(), report["differing"].as_u64());
+    let verified = Verified {
+        tables: tables.len(),
+        rows: rows.context("no number of rows")?,
+        differing: differing.context("no number of differences")?,
+    };
+    ensure!(
+        output.status.success() && verified.differing == 0,
+        "cdc verify finds {} differences in {} rows; its report is verify.json",
+        verified.differing,
+        verified.rows
+    );
+    Ok(verified)
+}
