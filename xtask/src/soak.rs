@@ -287,7 +287,9 @@ impl Soak {
         run.interrupt()?;
         let status = run.wait(STILL).with_context(|| format!("after Ctrl-C\n{}", run.last_words()))?;
         self.is_whole |= run.was_whole();
-        if !status.success() && !self.is_forgiven(&run) {
+        // as a signal ends a program that has not yet said how it takes it
+        let was_early = status.code().is_none() && run.said_nothing();
+        if !status.success() && !was_early && !self.is_forgiven(&run) {
             bail!("cdc after Ctrl-C: {status}\n{}", run.last_words());
         }
         self.counts.stops += 1;
@@ -305,11 +307,19 @@ impl Soak {
         Ok(())
     }
 
-    /// Purges the logs that lie before all that a checkpoint names.
+    /// Purges the logs that no checkpoint needs.
     fn purge(&mut self) -> Result<()> {
-        let Some(needed) = program::oldest_log(&self.folder)? else { return Ok(()) };
-        self.server.sql(&format!("PURGE BINARY LOGS TO '{needed}'"))?;
-        self.counts.purges += 1;
+        let Some(storm) = &self.storm else { return Ok(()) };
+        let Some((mut logs, branches)) = program::needed(&self.folder)? else { return Ok(()) };
+        for branch in branches {
+            // one whose log is not known is not purged for
+            let Some(log) = storm.log_of(&branch) else { return Ok(()) };
+            logs.push(log);
+        }
+        if let Some(oldest) = logs.iter().min() {
+            self.server.sql(&format!("PURGE BINARY LOGS TO '{oldest}'"))?;
+            self.counts.purges += 1;
+        }
         Ok(())
     }
 

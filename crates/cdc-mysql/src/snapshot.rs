@@ -60,6 +60,24 @@
 //! explores the decisions of [`reconcile`] against a simulated server, and takes rules out to
 //! see that they are needed.
 //!
+//! # MariaDB
+//!
+//! The steps are the same with other watermarks ([`watermark`]): LW is the position of a consistent snapshot, in which the
+//! SELECT then runs; a transaction is in it if it begins in front of it. The start needs no G0 beside W0, for the
+//! snapshot's position is exact. The proof uses two properties of LW and HW only: what is in LW is visible to the SELECT (a
+//! snapshot stands between two commits, and the log has their order), and what the SELECT saw lies at or before HW. The second is
+//! not given by LW: an instant ALTER shows through an older snapshot, and engines without snapshots are read as of now; HW
+//! is the written end after the SELECT. A chunk that saw such an ALTER is thrown away, since the ALTER is in the log in front
+//! of HW and not in LW. To which server positions belong matters: with chunks open, another server is refused.
+//!
+//! # Tables that come in later, and tables that are copied again
+//!
+//! A table that is taken in behind the start ignores what the log did to it up to a position P0 of its own, and every LW must
+//! hold P0 (`capture::adopt`). One whose rows changed without row events, or whose key changed while it was copied, is
+//! copied from its beginning: the DDL that did it stands in the log, so a chunk whose LW does not hold it is void, which is all
+//! that is needed. A table without a key cannot be mended row by row and is read in one pass from a snapshot that is
+//! known to be exact (`capture::exact`).
+//!
 //! # Where touched lives
 //!
 //! In the task of the log reader, in front of the distribution over workers. An announcement is a function call

@@ -91,6 +91,11 @@ impl Run {
         errors.next_back().is_some_and(|code| matches!(code, "E1001" | "E1006" | "E1007"))
     }
 
+    /// Whether it ended before it had said anything.
+    pub fn said_nothing(&self) -> bool {
+        self.text().is_empty()
+    }
+
     /// The end of what it printed.
     pub fn last_words(&self) -> String {
         let text = self.text();
@@ -147,21 +152,30 @@ fn checkpoints(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The oldest log that any checkpoint names; `None` if none is there yet.
-pub fn oldest_log(folder: &Path) -> Result<Option<String>> {
-    let mut oldest: Option<String> = None;
-    for path in checkpoints(folder)? {
-        // it may be replaced just now
+/// What the checkpoints need of the server: logs, and prepared XA transactions, whose rows are read again. `None` while
+/// there is no checkpoint, or one is just being replaced.
+pub fn needed(folder: &Path) -> Result<Option<(Vec<String>, Vec<String>)>> {
+    let (mut logs, mut branches) = (Vec::new(), Vec::new());
+    let found = checkpoints(folder)?;
+    for path in &found {
         let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
-        for (at, _) in text.match_indices("binlog.") {
-            let digits: String = text[at + 7..].chars().take_while(char::is_ascii_digit).collect();
-            let name = format!("binlog.{digits}");
-            if digits.len() >= 6 && oldest.as_ref().is_none_or(|oldest| name < *oldest) {
-                oldest = Some(name);
-            }
+        let Some((_, body)) = text.split_once('\n') else { return Ok(None) };
+        let value: Value = serde_json::from_str(body)?;
+        let state = &value["sources"]["src"];
+        logs.push(state["position"]["file"].as_str().context("a checkpoint without a log")?.to_owned());
+        for name in state["branches"].as_object().into_iter().flat_map(|all| all.keys()) {
+            branches.push(branch(name).with_context(|| format!("a branch named {name}"))?);
         }
     }
-    Ok(oldest)
+    Ok((!found.is_empty()).then_some((logs, branches)))
+}
+
+/// The first part of `x'736f616b2d33',x'',1` as text.
+fn branch(name: &str) -> Option<String> {
+    let digits = name.strip_prefix("x'")?.split('\'').next()?;
+    let bytes: Option<Vec<u8>> =
+        (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect();
+    String::from_utf8(bytes?).ok()
 }
 
 /// The newest checkpoint without the tables' structures.
@@ -216,4 +230,15 @@ pub fn verify(program: &Path, folder: &Path) -> Result<Verified> {
         verified.rows
     );
     Ok(verified)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_are_named_as_the_clients_name_them() {
+        assert_eq!(branch("x'736f616b2d33',x'',1").as_deref(), Some("soak-3"));
+        assert_eq!(branch("soak-3"), None);
+    }
 }

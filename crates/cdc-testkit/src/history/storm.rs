@@ -38,7 +38,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -107,6 +107,8 @@ struct Shared {
     prepared: AtomicU64,
     lost: AtomicU64,
     refusals: Refusals,
+    /// The log in which each XA transaction was prepared, by its name.
+    logs: Mutex<BTreeMap<String, String>>,
     /// Held for reading where a crash would leave a server's own files half changed.
     fragile: RwLock<()>,
 }
@@ -162,6 +164,7 @@ impl Storm {
             prepared: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             refusals: Refusals::default(),
+            logs: Mutex::default(),
             fragile: RwLock::new(()),
         });
         let (seed, kind, rate) = (self.options.seed, self.kind, f64::from(self.options.rate.max(1)));
@@ -182,7 +185,7 @@ impl Storm {
             threads.push(thread::spawn(move || client(act, rate, kind, &door, &shared)));
         }
         let (rng, own) = (rng(40), shared.clone());
-        threads.push(thread::spawn(move || prepared::client(rng, &door, &own)));
+        threads.push(thread::spawn(move || prepared::client(rng, kind, &door, &own)));
         Ok(Blowing { shared, threads })
     }
 }
@@ -199,6 +202,11 @@ impl Blowing {
             lost: count(&self.shared.lost),
             refused: self.shared.refusals.all(),
         }
+    }
+
+    /// The log in which this XA transaction was prepared, or one before it.
+    pub fn log_of(&self, branch: &str) -> Option<String> {
+        self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner).get(branch).cloned()
     }
 
     /// Runs this, such as the server's end, while no statement is under way that a crash would leave half done.

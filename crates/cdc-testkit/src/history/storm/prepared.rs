@@ -1,6 +1,7 @@
 //! XA transactions: prepared by one session, ended by another, later.
 
 use std::fmt::Write as _;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::{Door, Lost, Session, Shared, WAIT_FOR_SERVER, rest};
-use crate::servers::Server;
+use crate::servers::{Server, ServerKind};
 
 pub(super) const CREATE: &str = "
 CREATE DATABASE soak_x CHARSET utf8mb4;
@@ -25,7 +26,7 @@ type Pending = Vec<(String, u64)>;
 const GREETING: &str = "SET time_zone = '+00:00', innodb_lock_wait_timeout = 2, lock_wait_timeout = 5;\n\
                         SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\nUSE soak_x;";
 
-pub(super) fn client(mut rng: StdRng, door: &Door, shared: &Shared) -> Result<()> {
+pub(super) fn client(mut rng: StdRng, kind: ServerKind, door: &Door, shared: &Shared) -> Result<()> {
     let mut pending: Pending = Vec::new();
     let mut turn = 0;
     let mut ender: Option<Session> = None;
@@ -64,7 +65,15 @@ pub(super) fn client(mut rng: StdRng, door: &Door, shared: &Shared) -> Result<()
         } else {
             let (sql, name) = branch(&mut rng, turn);
             let mut session = Session::open(door)?;
-            let done = session.run(&format!("{GREETING}\n{sql}"), &shared.refusals);
+            // noted before it is prepared: whoever sees it finds its log
+            let done = session.run(&format!("{GREETING}\n{};", kind.show_log_status()), &shared.refusals);
+            let done = done.and_then(|rows| {
+                if let (Some(name), Some(row)) = (&name, rows.first()) {
+                    let log = row.split('\t').next().unwrap_or_default().to_owned();
+                    shared.logs.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), log);
+                }
+                session.run(&sql, &shared.refusals)
+            });
             shared.transactions.fetch_add(1, Ordering::SeqCst);
             match (done, name) {
                 (Ok(_), Some(name)) => {
