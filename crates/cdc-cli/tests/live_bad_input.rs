@@ -58,7 +58,10 @@ fn case_76_accounts_and_addresses() -> Result<()> {
     }
     refused(&as_user("none", SECRET), 1004)?;
     helps(&refused(&as_user("noslave", SECRET), 1004)?, "GRANT REPLICATION SLAVE")?;
-    helps(&refused(&as_user("noclient", SECRET), 1004)?, &format!("GRANT {}", server.kind().log_privilege()))?;
+    helps(
+        &refused(&as_user("noclient", SECRET), 1004)?,
+        &format!("GRANT {}", server.kind().log_privilege()),
+    )?;
     // tables that the account may not see are not there for it
     helps(&refused(&as_user("noselect", SECRET), 216)?, "GRANT SELECT")?;
     helps(&refused(&as_user("insertonly", SECRET), 1004)?, "GRANT SELECT")?;

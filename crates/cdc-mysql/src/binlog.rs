@@ -725,7 +725,9 @@ impl LogReader {
                 self.commit()?;
             }
             LogItem::Commit { .. } | LogItem::Moved | LogItem::Schema { .. } | LogItem::Appeared { .. } => {}
-            LogItem::End(_) => return Err(self.corrupt("the files do not hold the rows of an XA transaction")),
+            LogItem::End(_) => {
+                return Err(self.corrupt("the files do not hold the rows of an XA transaction"));
+            }
         }
         Ok(())
     }
@@ -758,7 +760,8 @@ impl LogReader {
             LogItem::Commit { gtid } => {
                 self.gtids.insert(gtid);
                 if !self.ahead.is_empty() {
-                    let reached = |set: &Option<GtidSet>| set.as_ref().is_some_and(|s| self.gtids.contains_set(s));
+                    let reached =
+                        |set: &Option<GtidSet>| set.as_ref().is_some_and(|s| self.gtids.contains_set(s));
                     self.ahead.retain(|_, set| !reached(set));
                     self.maps.clear();
                 }
@@ -796,7 +799,8 @@ impl LogReader {
                     .note(format!("we stand at {}", self.position()))
                     .help("copy the tables anew: stop, remove the state folder and the target's tables, start again");
             }
-            if e.code == 1236 && text.contains("same server") {
+            // MariaDB tells replicas apart by nothing but this number
+            if e.code == 4052 || e.code == 1236 && text.contains("same server") {
                 return Error::definite(
                     codes::SERVER_ID_IN_USE,
                     format!("another replica has connected with server_id {}", self.config.server_id),
@@ -976,7 +980,10 @@ impl LogReader {
         if self.by_log && !more.is_empty() {
             return Err(Error::definite(
                 codes::SERVER_CHANGED,
-                format!("log file \"{}\" does not come behind transactions of the file before it: {more}", self.point.file),
+                format!(
+                    "log file \"{}\" does not come behind transactions of the file before it: {more}",
+                    self.point.file
+                ),
             )
             .help("name the files of one server"));
         }
@@ -1082,7 +1089,9 @@ impl LogReader {
             .note(self.here())
             .note("it was prepared before the log was read")
             .help("copy the tables anew: stop, remove the state folder and the target's tables, start again")
-            .help("GRANT XA_RECOVER_ADMIN to the source's account: then a start waits for such transactions"));
+            .help(
+                "GRANT XA_RECOVER_ADMIN to the source's account: then a start waits for such transactions",
+            ));
         };
         let (rows, held, gtid) = (branch.rows, branch.held.clone(), Gtid::parse(&branch.gtid)?);
         if let Some(transaction) = &mut self.transaction {
@@ -1125,6 +1134,15 @@ impl LogReader {
         Ok(())
     }
 
+    /// A setting that the log must be written under, for a help.
+    fn set_for_good(&self, variable: &str, value: &str) -> String {
+        let statement = match &self.server {
+            Some(server) => server.set_for_good(variable, value),
+            None => format!("SET GLOBAL {variable} = {value}"),
+        };
+        format!("{statement}, also in every session that sets its own; then copy the tables anew")
+    }
+
     fn not_built(&self, what: &str) -> Error {
         Error::definite(
             codes::LOG_EVENT_UNKNOWN,
@@ -1154,7 +1172,11 @@ impl LogReader {
             (Some(SkipUntil::Point(until)), Some(t)) => {
                 !LogPoint::new(t.origin.file.clone(), t.origin.offset).has_reached(until)
             }
-            (Some(SkipUntil::Time(micros)), Some(t)) => t.origin.timestamp_micros < *micros,
+            // MariaDB tells seconds: what is of the same second may be behind the time, and is given out
+            (Some(SkipUntil::Time(micros)), Some(t)) => match t.gtid {
+                Gtid::MySql { .. } => t.origin.timestamp_micros < *micros,
+                Gtid::MariaDb { .. } => t.origin.timestamp_micros / 1_000_000 < *micros / 1_000_000,
+            },
             _ => false,
         }
     }
@@ -1300,7 +1322,7 @@ impl LogReader {
                     return Err(Error::definite(codes::STATEMENT_FORMAT, "a change was logged as a statement, not as rows")
                         .note(self.here())
                         .note(format!("the statement: {}", quote(query.text)))
-                        .help("SET PERSIST binlog_format = ROW, also in every session that sets its own; then copy the tables anew"));
+                        .help(self.set_for_good("binlog_format", "ROW")));
                 }
                 Ok(())
             }
@@ -1356,7 +1378,9 @@ impl LogReader {
                 SchemaChange::RenameTable { table, .. } if !to_captured => SchemaChange::DropTable { table },
                 other => other,
             };
-            if let (SchemaChange::ResnapshotTable { reason, .. }, true) = (&change, self.config.files.is_some()) {
+            if let (SchemaChange::ResnapshotTable { reason, .. }, true) =
+                (&change, self.config.files.is_some())
+            {
                 return Err(Error::definite(
                     codes::DDL_UNSUPPORTED,
                     format!("rows of \"{table}\" changed without row events: {reason}"),
@@ -1380,7 +1404,14 @@ impl LogReader {
                     let (mark, origin) = (mark.clone(), origin.clone());
                     let statement = query.text.into();
                     let before = Some(before);
-                    self.pending.push_back(LogItem::Schema { mark, origin, statement, changes, before, after });
+                    self.pending.push_back(LogItem::Schema {
+                        mark,
+                        origin,
+                        statement,
+                        changes,
+                        before,
+                        after,
+                    });
                 }
                 continue;
             }
@@ -1517,7 +1548,8 @@ impl LogReader {
         };
         // a damaged map may contradict itself
         let stored = Arc::new(schema.clone());
-        let stored = versioning.as_ref().and_then(|v| versioned::as_stored(&stored, v)).map_or(stored, |(s, _)| s);
+        let stored =
+            versioning.as_ref().and_then(|v| versioned::as_stored(&stored, v)).map_or(stored, |(s, _)| s);
         if let Err(error) = map.check(&stored) {
             return Ok(Learning::Refused(Box::new(error.note(self.here()))));
         }

@@ -19,23 +19,22 @@ mod partial;
 
 pub use discover::{Discovery, discover};
 
-use crate::binlog::rows::KeyExtractor;
 use crate::binlog::files;
+use crate::binlog::rows::KeyExtractor;
 use crate::binlog::xa::{self, Branches};
 use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil};
 use crate::config::{Config, StartMode};
 use crate::conn::{connect, query_value};
 use crate::gtid::{Gtid, GtidSet};
 use crate::narrow::Narrow;
+use crate::preflight;
 use crate::server::{Flavor, Server};
 use crate::snapshot::chunk::{self, ChunkError, ChunkJob, ChunkKey, ChunkRows, KeyRange};
-use crate::snapshot::reconcile::{
-    ChunkNumber, Mended, NotYet, Reconciler, TableNumber, TransactionSet,
-};
+use crate::snapshot::reconcile::{ChunkNumber, Mended, NotYet, Reconciler, TableNumber, TransactionSet};
 use crate::snapshot::splitter::{self, Split, SplitJob};
 use crate::snapshot::watermark::{self, Mark, Watermark};
 use crate::structure::TableStructures;
-use crate::preflight;
+use adopt::{Adoption, moved_while_copying};
 use cdc_core::event::Origin;
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::position::Position;
@@ -43,10 +42,9 @@ use cdc_core::schema::same_name;
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::zero_dates::DateView;
 use cdc_core::{Diagnostic, Error, Result, Row, RowBuilder, TableId, TableSchema, codes};
-use mysql_async::Conn;
-use adopt::{Adoption, moved_while_copying};
 use discover::{discover_past, list_tables};
 use exact::{Exact, State, Told, Verdict};
+use mysql_async::Conn;
 use partial::Noted;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -337,7 +335,10 @@ impl Capture {
             StartMode::Timestamp(micros) => {
                 let first = oldest_log(&mut conn).await?;
                 let (past, discovery) = discover_past(&mut conn, &config).await?;
-                (past.of(LogReader::from_time(config.clone(), &first, *micros, past.known.clone())), discovery)
+                (
+                    past.of(LogReader::from_time(config.clone(), &first, *micros, past.known.clone())),
+                    discovery,
+                )
             }
             StartMode::File(file, offset) => {
                 let (past, discovery) = discover_past(&mut conn, &config).await?;
@@ -350,11 +351,8 @@ impl Capture {
                 (past.of(LogReader::new(config.clone(), &position, past.known.clone())?), discovery)
             }
         };
-        let copying = if copy {
-            discovery.tables.iter().map(|t| (t.id.clone(), None)).collect()
-        } else {
-            Vec::new()
-        };
+        let copying =
+            if copy { discovery.tables.iter().map(|t| (t.id.clone(), None)).collect() } else { Vec::new() };
         let mut capture = Capture::assemble(config, server, log, copying)?;
         capture.out.extend(discovery.notices.into_iter().map(CaptureItem::Notice));
         if !copy {
@@ -426,8 +424,12 @@ impl Capture {
         let (log, present) = match state {
             Some(state) => {
                 let structures = state.structures.clone();
-                let log =
-                    LogReader::resume_skipping(config.clone(), &state.position, structures, state.skip.clone())?;
+                let log = LogReader::resume_skipping(
+                    config.clone(),
+                    &state.position,
+                    structures,
+                    state.skip.clone(),
+                )?;
                 (log.with_branches(state.branches.clone()), state.present.clone().unwrap_or_default())
             }
             None => {
@@ -540,8 +542,10 @@ impl Capture {
     fn add_table(&mut self, id: &TableId, copying: Option<Copying>) {
         let number = self.next_number;
         self.next_number += 1;
-        self.tables
-            .insert(id.clone(), Table { number, copying, exact: None, rows: 0, chunks: 0, estimate: 0, row_bytes: 0 });
+        self.tables.insert(
+            id.clone(),
+            Table { number, copying, exact: None, rows: 0, chunks: 0, estimate: 0, row_bytes: 0 },
+        );
     }
 
     /// A table that is copied from its beginning, at a boundary.
@@ -1681,7 +1685,10 @@ async fn wait_for_xa(conn: &mut Conn, names: &[String], tell: &(dyn Fn(Diagnosti
             tell(
                 Diagnostic::warning(
                     codes::PREPARED_BRANCH,
-                    format!("waiting for XA transactions that were prepared before the start: {}", left.len()),
+                    format!(
+                        "waiting for XA transactions that were prepared before the start: {}",
+                        left.len()
+                    ),
                 )
                 .note(left.iter().take(10).map(|n| n.as_str()).collect::<Vec<_>>().join("; "))
                 .help(format!("end them: XA COMMIT {first}, or XA ROLLBACK {first}")),

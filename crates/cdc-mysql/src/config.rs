@@ -344,9 +344,14 @@ impl Config {
         if self.files.is_none() {
             return Ok(());
         }
-        Err(Error::definite(codes::OPTION_VALUE, format!("start = {word} needs a server, and the source reads files"))
-            .note("log files hold changes, and no table as it is now")
-            .help("start = earliest reads them from the first on; or { timestamp = \"..\" }, { offset = \"..\" }"))
+        Err(Error::definite(
+            codes::OPTION_VALUE,
+            format!("start = {word} needs a server, and the source reads files"),
+        )
+        .note("log files hold changes, and no table as it is now")
+        .help(
+            "start = earliest reads them from the first on; or { timestamp = \"..\" }, { offset = \"..\" }",
+        ))
     }
 
     /// The captured tables of the file that option `schema` names, if there is one.

@@ -228,15 +228,17 @@ const OF_MARIADB: &[&str] = &["parsec", "dialog", "auth_gssapi_client"];
 /// next, if this is the packet that asks for it.
 fn next_method(payload: &[u8]) -> Option<&str> {
     let name = payload.strip_prefix(&[0xfe])?.split(|&b| b == 0).next()?;
-    std::str::from_utf8(name).ok().filter(|name| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    })
+    std::str::from_utf8(name)
+        .ok()
+        .filter(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
 }
 
 fn method_not_built(name: &str, place: &str, account: &str) -> Error {
     let error = Error::definite(
         codes::ACCESS_DENIED,
-        format!("server at {place} does not let account \"{account}\" in by a method that is built: it asks for {name}"),
+        format!(
+            "server at {place} does not let account \"{account}\" in by a method that is built: it asks for {name}"
+        ),
     );
     if OF_MARIADB.contains(&name) {
         return error.help(format!("ALTER USER '{account}'@'%' IDENTIFIED VIA ed25519 USING PASSWORD('..')"));

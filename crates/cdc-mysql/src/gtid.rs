@@ -10,6 +10,7 @@
 //! [`GtidSet::contains_set`] and no comparison. No server has both kinds, so no set holds both; the algebra
 //! does not care.
 
+use crate::server::Flavor;
 use cdc_core::{Error, Result, codes};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -137,6 +138,14 @@ impl GtidSet {
             plain.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
         }
         GtidSet::parse(&plain)
+    }
+
+    /// Holds it none of the other kind of server?
+    pub fn is_of(&self, flavor: Flavor) -> bool {
+        match flavor {
+            Flavor::MySql => self.domains.is_empty(),
+            Flavor::MariaDb => self.ranges.is_empty(),
+        }
     }
 
     /// True if it holds nothing.

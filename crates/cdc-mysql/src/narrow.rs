@@ -103,8 +103,7 @@ impl Narrow {
                 let changes = self
                     .changes(changes, before.as_ref(), after.as_ref())
                     .map_err(|e| e.note(format!("statement: {statement}")))?;
-                let (before, after) =
-                    (before.map(|s| self.schema(&s)), after.map(|s| self.schema(&s)));
+                let (before, after) = (before.map(|s| self.schema(&s)), after.map(|s| self.schema(&s)));
                 CaptureItem::Schema { origin, statement, changes, before, after }
             }
             other => other,
@@ -188,7 +187,9 @@ fn narrow_change(change: SchemaChange, old: &TableSchema, new: &TableSchema) -> 
             let position = place(position, &column.name);
             Some(SchemaChange::AddColumn { table, column, position })
         }
-        SchemaChange::AlterColumnType { column, .. } if unlogged(old, &column) && unlogged(new, &column) => None,
+        SchemaChange::AlterColumnType { column, .. } if unlogged(old, &column) && unlogged(new, &column) => {
+            None
+        }
         SchemaChange::AlterColumnType { table, column, ty, position } => {
             let position = position.map(|p| place(p, &column));
             Some(SchemaChange::AlterColumnType { table, column, ty, position })
@@ -213,7 +214,9 @@ fn narrow_change(change: SchemaChange, old: &TableSchema, new: &TableSchema) -> 
             Some(SchemaChange::ChangeUniqueKeys { table, keys })
         }
         SchemaChange::ChangePrimaryKey { ref columns, .. }
-            if columns.iter().any(|name| new.columns.iter().any(|c| same_name(&c.name, name) && is_unlogged(c))) =>
+            if columns
+                .iter()
+                .any(|name| new.columns.iter().any(|c| same_name(&c.name, name) && is_unlogged(c))) =>
         {
             return Err(unsupported(new, "a generated column becomes a part of the key"));
         }
@@ -222,9 +225,12 @@ fn narrow_change(change: SchemaChange, old: &TableSchema, new: &TableSchema) -> 
 }
 
 fn unsupported(schema: &TableSchema, why: &str) -> Error {
-    Error::definite(codes::DDL_UNSUPPORTED, format!("statement on \"{}\" that cannot be followed: {why}", schema.id))
-        .note("the server leaves generated columns out of its log, so they are left out of the copy")
-        .help("copy the table anew: stop, remove the state folder and the target's tables, start again")
+    Error::definite(
+        codes::DDL_UNSUPPORTED,
+        format!("statement on \"{}\" that cannot be followed: {why}", schema.id),
+    )
+    .note("the server leaves generated columns out of its log, so they are left out of the copy")
+    .help("copy the table anew: stop, remove the state folder and the target's tables, start again")
 }
 
 #[cfg(test)]

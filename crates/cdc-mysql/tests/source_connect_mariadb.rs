@@ -55,11 +55,14 @@ async fn case_76_accounts_by_ed25519() -> Result<()> {
             };
             let secure = tls != Tls::Disabled;
             for (user, password) in [("ed", "secret"), ("long_one", &long), ("one_of_two", "secret")] {
-                let is = is_secure(&account(user, password)).await.with_context(|| format!("{kind}, {user}, {tls}"))?;
+                let is = is_secure(&account(user, password))
+                    .await
+                    .with_context(|| format!("{kind}, {user}, {tls}"))?;
                 ensure!(is == secure, "{kind}, {user}, {tls}");
             }
             for password in ["wrong", ""] {
-                check_refused(&account("ed", password), codes::ACCESS_DENIED, &["\"ed\"", "CREATE USER"]).await?;
+                check_refused(&account("ed", password), codes::ACCESS_DENIED, &["\"ed\"", "CREATE USER"])
+                    .await?;
             }
             // the client answers one question
             for password in ["other", "wrong"] {
@@ -69,7 +72,8 @@ async fn case_76_accounts_by_ed25519() -> Result<()> {
             check_copy(&server, account("ed", "secret")).await?;
         }
         let with_ssl = |tls: Tls| account(&server, "with_ssl", "secret", tls);
-        check_refused(&with_ssl(Tls::Disabled), codes::ACCESS_DENIED, &["\"with_ssl\"", "tls = required"]).await?;
+        check_refused(&with_ssl(Tls::Disabled), codes::ACCESS_DENIED, &["\"with_ssl\"", "tls = required"])
+            .await?;
         ensure!(is_secure(&with_ssl(Tls::Preferred)).await?);
         drop(server);
         remove_dir(&folder)?;
@@ -140,7 +144,8 @@ async fn case_76_accounts_by_socket() -> Result<()> {
 #[tokio::test]
 async fn case_76_a_method_that_is_not_built() -> Result<()> {
     let server = Server::start(ServerOptions::of(ServerKind::MariaDb118))?;
-    server.sql("INSTALL SONAME 'auth_parsec'; CREATE USER p IDENTIFIED VIA parsec USING PASSWORD('secret')")?;
+    server
+        .sql("INSTALL SONAME 'auth_parsec'; CREATE USER p IDENTIFIED VIA parsec USING PASSWORD('secret')")?;
     for tls in [Tls::Disabled, Tls::Required] {
         let says = ["\"p\"", "parsec", "IDENTIFIED VIA ed25519 USING PASSWORD("];
         let error = check_refused(&account(&server, "p", "secret", tls), codes::ACCESS_DENIED, &says).await?;

@@ -22,7 +22,10 @@ use tokio::task::JoinHandle;
 /// The server, for one test at a time.
 async fn server() -> MutexGuard<'static, Server> {
     static SERVER: OnceLock<Mutex<Server>> = OnceLock::new();
-    SERVER.get_or_init(|| Mutex::new(Server::start(ServerOptions::of_this_run()).expect("a server"))).lock().await
+    SERVER
+        .get_or_init(|| Mutex::new(Server::start(ServerOptions::of_this_run()).expect("a server")))
+        .lock()
+        .await
 }
 
 /// `t(id, v)` with ids from 1.
@@ -329,6 +332,8 @@ async fn killed_connections_are_opened_again() -> Result<()> {
     common::dawdle(&mut config, Duration::from_millis(3));
     let writer =
         Writer::start(&server, |n| format!("UPDATE killed.t SET v = {n} WHERE id % 10 = {}", n % 10)).await?;
+    let mut capture = Capture::start(config.clone()).await?;
+    let mut copy = Copy::of(&capture);
     let mut conn = root(&server).await?;
     let killer = tokio::spawn(async move {
         let mut killed = 0;
@@ -343,8 +348,6 @@ async fn killed_connections_are_opened_again() -> Result<()> {
         }
         anyhow::Ok(killed)
     });
-    let mut capture = Capture::start(config.clone()).await?;
-    let mut copy = Copy::of(&capture);
     copy.run(&mut capture, |capture, _| capture.is_whole() && killer.is_finished()).await?;
     writer.end().await?;
     copy.catch_up(&mut capture).await?;

@@ -211,7 +211,11 @@ async fn files_give_what_their_server_gives() -> Result<()> {
     future.start = StartMode::Timestamp(i64::MAX);
     ensure!(read(future).await?.lines.is_empty());
     // the index that the server keeps, with the paths of its own folder
-    let names: Vec<String> = folder.files()?.iter().map(|p| format!("/elsewhere/{}", p.file_name().unwrap_or_default().display())).collect();
+    let names: Vec<String> = folder
+        .files()?
+        .iter()
+        .map(|p| format!("/elsewhere/{}", p.file_name().unwrap_or_default().display()))
+        .collect();
     fs::write(folder.0.join("binlog.index"), names.join("\n"))?;
     let mut by_index = config.clone();
     by_index.files = Some(Named::from(&*folder.0.join("binlog.index")));
@@ -246,7 +250,11 @@ async fn files_that_are_cut_off() -> Result<()> {
             quiet += 1;
         } else {
             told += 1;
-            ensure!(cut.notices[0].contains("still in use") && cut.notices[0].contains("byte"), "{:?}", cut.notices);
+            ensure!(
+                cut.notices[0].contains("still in use") && cut.notices[0].contains("byte"),
+                "{:?}",
+                cut.notices
+            );
         }
     }
     ensure!(told > 50, "{told} told, {quiet} not");
@@ -311,7 +319,10 @@ async fn files_with_a_flipped_byte() -> Result<()> {
         match read(config.clone()).await {
             // the flag that says whether the file is in use is no part of the checksum, in no event
             Ok(read) => {
-                ensure!(at % 8 == 0 && in_use.contains(&at) && read.lines == all.lines, "byte {at} is not missed");
+                ensure!(
+                    at % 8 == 0 && in_use.contains(&at) && read.lines == all.lines,
+                    "byte {at} is not missed"
+                );
             }
             Err(error) => {
                 errors += 1;
@@ -365,7 +376,10 @@ async fn files_that_are_missing_or_of_something_else() -> Result<()> {
     // one that only the log knows of
     fs::rename(gap.last()?, gap.0.join("binlog.000002"))?;
     let error = refusal(&gap).await?;
-    ensure!(error.code() == codes::LOG_PURGED && error.to_string().contains("transactions in front of"), "{error}");
+    ensure!(
+        error.code() == codes::LOG_PURGED && error.to_string().contains("transactions in front of"),
+        "{error}"
+    );
     // an order that is none
     let swapped = folder.copy()?;
     fs::copy(&files[0], swapped.0.join("binlog.000002"))?;
@@ -387,7 +401,9 @@ async fn files_that_are_missing_or_of_something_else() -> Result<()> {
     let damaged = folder.copy()?;
     let first = damaged.files()?.remove(0);
     let whole = fs::read(&first)?;
-    for (magic, code) in [(b"\xfebim", codes::LOG_CORRUPT), (b"\xfdbin", codes::SETTING_WRONG), (b"PNG\0", codes::LOG_CORRUPT)] {
+    for (magic, code) in
+        [(b"\xfebim", codes::LOG_CORRUPT), (b"\xfdbin", codes::SETTING_WRONG), (b"PNG\0", codes::LOG_CORRUPT)]
+    {
         fs::write(&first, [&magic[..], &whole[4..]].concat())?;
         let error = refusal(&damaged).await?;
         ensure!(error.code() == code && error.to_string().contains("binlog.000001"), "{error}");
@@ -420,7 +436,10 @@ async fn files_that_are_missing_or_of_something_else() -> Result<()> {
         let mut config = of_files(&folder, TABLES);
         config.start = start;
         let error = refused(config).await?;
-        ensure!(error.code() == codes::OPTION_VALUE && error.to_string().contains("start = earliest"), "{error}");
+        ensure!(
+            error.code() == codes::OPTION_VALUE && error.to_string().contains("start = earliest"),
+            "{error}"
+        );
     }
     Ok(())
 }
@@ -430,8 +449,10 @@ async fn files_that_are_missing_or_of_something_else() -> Result<()> {
 async fn files_without_metadata_take_structures_from_a_schema_file() -> Result<()> {
     let server = Server::start(ServerOptions::of_this_run().with("--binlog-row-metadata=MINIMAL"))?;
     let create = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9), b INT UNSIGNED)";
-    server.sql(&format!("CREATE DATABASE f; USE f; {create}; FLUSH BINARY LOGS; INSERT INTO t VALUES (1, 'x', 4000000000);
-        ALTER TABLE t DROP COLUMN a; INSERT INTO t VALUES (2, 2)"))?;
+    server.sql(&format!(
+        "CREATE DATABASE f; USE f; {create}; FLUSH BINARY LOGS; INSERT INTO t VALUES (1, 'x', 4000000000);
+        ALTER TABLE t DROP COLUMN a; INSERT INTO t VALUES (2, 2)"
+    ))?;
     let folder = Folder::of(&server)?;
     let mut config = of_files(&folder, &["f.*"]);
     ensure!(read(config.clone()).await?.lines.len() == 4, "CREATE TABLE is in the log");
@@ -445,7 +466,10 @@ async fn files_without_metadata_take_structures_from_a_schema_file() -> Result<(
     ensure!(read.lines.len() == 3, "{:#?}", read.lines);
     fs::write(&schema, "CREATE TABLE t (id INT PRIMARY KEY, b INT UNSIGNED)")?;
     let error = refused(config).await?;
-    ensure!([codes::STRUCTURE_DIFFERS, codes::DDL_UNSUPPORTED, codes::DDL_NOT_UNDERSTOOD].contains(&error.code()), "{error}");
+    ensure!(
+        [codes::STRUCTURE_DIFFERS, codes::DDL_UNSUPPORTED, codes::DDL_NOT_UNDERSTOOD].contains(&error.code()),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -499,7 +523,11 @@ async fn a_reader_of_files_ends() -> Result<()> {
         if let LogItem::End(_) = reader.next().await? {
             break;
         }
-        ensure!(reader.point().has_reached(&points[points.len() - 1]), "{} behind {points:?}", reader.point());
+        ensure!(
+            reader.point().has_reached(&points[points.len() - 1]),
+            "{} behind {points:?}",
+            reader.point()
+        );
         points.push(reader.point().clone());
     }
     ensure!(matches!(reader.next().await?, LogItem::End(None)));
@@ -555,7 +583,9 @@ async fn a_stream_with_a_flipped_byte() -> Result<()> {
 async fn flips(capture: &mut Capture, end: &GtidSet) -> (Read, Option<Error>) {
     let mut read = Read::default();
     loop {
-        if capture.at_boundary() && GtidSet::parse(&capture.position().gtids).is_ok_and(|g| g.contains_set(end)) {
+        if capture.at_boundary()
+            && GtidSet::parse(&capture.position().gtids).is_ok_and(|g| g.contains_set(end))
+        {
             return (read, None);
         }
         match capture.next().await {

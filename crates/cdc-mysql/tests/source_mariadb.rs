@@ -358,7 +358,8 @@ async fn case_65_generated_columns_that_are_not_logged_are_left_out() -> Result<
         copy.catch_up(&mut capture).await?;
         let schema = copy.schemas.values().next().context("a table")?;
         let names: Vec<&str> = schema.columns.iter().map(|c| &*c.name).collect();
-        let told = copy.notices.iter().any(|n| n.code == codes::PARTIAL_IMAGE && n.headline.contains("g0, g1"));
+        let told =
+            copy.notices.iter().any(|n| n.code == codes::PARTIAL_IMAGE && n.headline.contains("g0, g1"));
         if kind == ServerKind::MariaDb118 {
             ensure!(names == ["id", "v", "w"] && told, "{names:?}, {:?}", copy.notices);
         } else {

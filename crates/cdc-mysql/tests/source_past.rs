@@ -291,7 +291,8 @@ async fn what_was_altered_behind_the_logs_back_is_told() -> Result<()> {
 }
 
 /// Tables that are met in the middle of a transaction, one after the other and in one statement.
-const MANY: &str = "USE p3; BEGIN; INSERT INTO a VALUES (1, 1); INSERT INTO b VALUES (1, 'ü'); INSERT INTO a VALUES (2, 2);
+const MANY: &str =
+    "USE p3; BEGIN; INSERT INTO a VALUES (1, 1); INSERT INTO b VALUES (1, 'ü'); INSERT INTO a VALUES (2, 2);
     UPDATE a JOIN b ON a.id = b.id JOIN c ON c.id = a.id SET a.v = 9, b.v = 'y', c.v = 5; COMMIT;
     ALTER TABLE b ADD COLUMN w INT; INSERT INTO b VALUES (7, REPEAT('z', 3000), 7);
     CREATE TABLE s (PRIMARY KEY (id)) AS SELECT * FROM b; DELETE FROM a";
@@ -347,7 +348,9 @@ async fn structures_that_the_log_tells_are_those_that_the_server_shows() -> Resu
     };
     server.sql(&format!("CREATE DATABASE p4; CREATE TABLE p4.t ({both}{own}, PRIMARY KEY (k, id))"))?;
     let start = executed(server)?;
-    server.sql("INSERT INTO p4.t (id, k, i, e, se, e3) VALUES (1, 'x', 5, 'ü', 'p,r', '中'); DELETE FROM p4.t")?;
+    server.sql(
+        "INSERT INTO p4.t (id, k, i, e, se, e3) VALUES (1, 'x', 5, 'ü', 'p,r', '中'); DELETE FROM p4.t",
+    )?;
     let config = config(server, &["p4.*"]);
     let told = told(server, from(config.clone(), StartMode::Gtids(start))).await?;
     let mut conn = cdc_mysql::conn::connect(&config).await?;
@@ -504,7 +507,9 @@ async fn time_line_a_a_statement_behind_the_checkpoint() -> Result<()> {
 async fn time_line_b_the_live_table_has_dropped_what_the_log_holds() -> Result<()> {
     let server = server();
     let (config, state) = checkpoint(server, "line_b").await?;
-    server.sql("USE line_b; ALTER TABLE items ADD COLUMN note VARCHAR(20) AFTER id; UPDATE items SET amount = 20")?;
+    server.sql(
+        "USE line_b; ALTER TABLE items ADD COLUMN note VARCHAR(20) AFTER id; UPDATE items SET amount = 20",
+    )?;
     let (capture, told) = resumed(server, &config, &state).await?;
     ensure!(items(&told) == ["id=1 note=NULL amount=10 -> id=1 note=NULL amount=20"], "{:?}", told.lines);
     let c3 = saved(&capture)?;

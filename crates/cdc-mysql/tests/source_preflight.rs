@@ -18,7 +18,10 @@ use tokio::sync::{Mutex, MutexGuard};
 /// The server, for one test at a time.
 async fn server() -> MutexGuard<'static, Server> {
     static SERVER: OnceLock<Mutex<Server>> = OnceLock::new();
-    SERVER.get_or_init(|| Mutex::new(Server::start(ServerOptions::of_this_run()).expect("a server"))).lock().await
+    SERVER
+        .get_or_init(|| Mutex::new(Server::start(ServerOptions::of_this_run()).expect("a server")))
+        .lock()
+        .await
 }
 
 /// A start must fail with this code, and say these things, one of them as help.
@@ -140,11 +143,7 @@ async fn case_30_a_statement_in_the_log_stops_with_position_and_statement() -> R
         let database = format!("c30_{n}");
         let sql = format!("SET SESSION binlog_format = STATEMENT; {statement}");
         let error = stops(&server, &database, &[&format!("{database}.*")], &sql).await?;
-        check_error(
-            &error,
-            codes::STATEMENT_FORMAT,
-            &[statement, "binlog.0000", "transaction", &mend],
-        )?;
+        check_error(&error, codes::STATEMENT_FORMAT, &[statement, "binlog.0000", "transaction", &mend])?;
     }
     // of a table that is not captured it does not matter
     server.sql(

@@ -21,7 +21,10 @@ async fn resumed(tables: &[&str], state: &CaptureState, copy: &mut Copy) -> Resu
 
 fn filled(table: &str, rows: u32) -> String {
     let rows: Vec<String> = (0..rows).map(|id| format!("({id}, 0)")).collect();
-    format!("CREATE TABLE {table} (id INT PRIMARY KEY, v INT); INSERT INTO {table} VALUES {};", rows.join(", "))
+    format!(
+        "CREATE TABLE {table} (id INT PRIMARY KEY, v INT); INSERT INTO {table} VALUES {};",
+        rows.join(", ")
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -44,7 +47,11 @@ async fn case_35_a_table_comes_and_another_goes_between_two_runs() -> Result<()>
     )?;
     let chunks = copy.chunks.len();
     let writer = Writer::start(server, |n| {
-        format!("UPDATE s35.fresh SET n = {n} WHERE id % 7 = {}; UPDATE s35.old SET v = v + 1 WHERE id = {}", n % 7, n % 500)
+        format!(
+            "UPDATE s35.fresh SET n = {n} WHERE id % 7 = {}; UPDATE s35.old SET v = v + 1 WHERE id = {}",
+            n % 7,
+            n % 500
+        )
     })
     .await?;
     let mut capture = resumed(&["s35.old", "s35.fresh"], &state, &mut copy).await?;
@@ -73,7 +80,10 @@ async fn case_35_restarts_while_a_table_comes_in() -> Result<()> {
     let mut state = capture.state();
     drop(capture);
     for n in 0..200 {
-        server.sql(&format!("UPDATE s35b.old SET v = {n} WHERE id = {}; UPDATE s35b.fresh SET v = {n}", n % 50))?;
+        server.sql(&format!(
+            "UPDATE s35b.old SET v = {n} WHERE id = {}; UPDATE s35b.fresh SET v = {n}",
+            n % 50
+        ))?;
     }
     for wait in [0, 5, 20, 60] {
         let mut capture = resumed(&["s35b.*"], &state, &mut copy).await?;
@@ -178,7 +188,10 @@ async fn case_34_patterns_that_match_nothing() -> Result<()> {
     let (_, copy) = initial(config(server, &["s34.a?", "s34.nothing*", "/^s34\\.b$/", "!s34.a2"])).await?;
     let tables: Vec<&str> = copy.tables.keys().map(|id| &*id.table).collect();
     ensure!(tables == ["a1", "b"], "{tables:?}");
-    let told = copy.notices.iter().any(|n| n.code == codes::PATTERN_MATCHES_NOTHING && n.headline.contains("nothing*"));
+    let told = copy
+        .notices
+        .iter()
+        .any(|n| n.code == codes::PATTERN_MATCHES_NOTHING && n.headline.contains("nothing*"));
     ensure!(told, "{:?}", copy.notices);
     let none = Capture::start(config(server, &["s34.nothing*"])).await.err().context("no error")?;
     ensure!(none.code() == codes::NO_TABLES, "{none}");

@@ -148,7 +148,9 @@ async fn case_15_equal_rows_are_kept_as_often() -> Result<()> {
     server.sql("USE k15; DELETE FROM t WHERE a = 1 AND b = 'x' LIMIT 1; UPDATE t SET b = 'z' WHERE a IS NULL LIMIT 1; INSERT INTO none VALUES (1), (1)")?;
     bag.catch_up(&mut capture).await?;
     bag.assert_equal(server).await?;
-    server.sql("USE k15; TRUNCATE t; INSERT INTO t VALUES (5, 'v'), (5, 'v'); ALTER TABLE keyed ADD COLUMN c INT")?;
+    server.sql(
+        "USE k15; TRUNCATE t; INSERT INTO t VALUES (5, 'v'), (5, 'v'); ALTER TABLE keyed ADD COLUMN c INT",
+    )?;
     bag.catch_up(&mut capture).await?;
     let copied = &bag.tables[&TableId::new("k15", "t")];
     ensure!(copied.len() == 1 && copied.values().all(|n| *n == 2), "{copied:?}");

@@ -23,7 +23,8 @@ fn database(name: &str, sql: &str) -> Result<&'static Server> {
     Ok(server)
 }
 
-const TABLE: &str = "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, 2), (3, 3);";
+const TABLE: &str =
+    "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, 2), (3, 3);";
 
 /// Prepares a branch in a session that then ends.
 fn prepare(server: &Server, database: &str, name: &str, sql: &str) -> Result<()> {
@@ -67,7 +68,8 @@ async fn case_27_a_branch_outlives_our_restarts() -> Result<()> {
     prepare(server, "x27b", "a", "INSERT INTO t VALUES (10, 10), (11, 11); UPDATE t SET v = 7 WHERE id = 1")?;
     prepare(server, "x27b", "b", "DELETE FROM t WHERE id = 2")?;
     prepare(server, "x27b", "other", "SELECT 1")?;
-    server.sql("INSERT INTO x27b.t VALUES (50, 50); FLUSH BINARY LOGS; INSERT INTO x27b.t VALUES (51, 51)")?;
+    server
+        .sql("INSERT INTO x27b.t VALUES (50, 50); FLUSH BINARY LOGS; INSERT INTO x27b.t VALUES (51, 51)")?;
     for _ in 0..2 {
         copy.catch_up(&mut capture).await?;
         assert_all_equal(server, &copy).await?;
@@ -137,7 +139,8 @@ async fn case_27_a_branch_prepared_before_the_start_is_waited_for() -> Result<()
     // one that is prepared meanwhile is no reason to wait longer
     prepare(server, "x27d", "late", "INSERT INTO t VALUES (11, 11); DELETE FROM t WHERE id = 2")?;
     server.sql("XA COMMIT 'early'; INSERT INTO x27d.t VALUES (12, 12)")?;
-    let mut capture = tokio::time::timeout(Duration::from_secs(10), starting).await.context("it waits")???;
+    let mut capture =
+        tokio::time::timeout(Duration::from_secs(10), starting).await.context("it waits")???;
     {
         let told = told.lock().expect("not poisoned");
         let waiting = told.iter().any(|d| d.code == codes::PREPARED_BRANCH && d.headline.contains("waiting"));

@@ -5,7 +5,7 @@ use crate::args::{ReportFormat, VerifyArgs};
 use crate::exit::Exit;
 use crate::logging::{Form, Log, Told};
 use crate::output::{count, print, print_json, printable, takes_a_view};
-use cdc_core::{Diagnostic, Result, codes};
+use cdc_core::{Diagnostic, Error, Result, codes};
 use cdc_runtime::verify::{self, Difference, Kind, Options, Report, TableReport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -20,6 +20,14 @@ pub fn verify(args: &VerifyArgs, told: &Told) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    if let Some(source) = plan.sources.iter().find(|s| s.options.text("files").is_some()) {
+        let error = Error::definite(
+            codes::OPTION_VALUE,
+            format!("source \"{}\" reads files, which hold no table to compare with", source.name),
+        )
+        .help("name the server: url = \"mysql://host:port\" instead of files");
+        return log.failed(&error, Some(&file));
+    }
     let options =
         Options { base: file.base.clone(), limit: args.limit, wait: Duration::from_secs(args.wait) };
     let screen = if takes_a_view() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

@@ -86,6 +86,14 @@ impl Wanted {
             }
             return Ok(());
         }
+        if !self.gtids.is_of(server.flavor) {
+            return Err(Error::definite(
+                codes::SERVER_CHANGED,
+                format!("the server is {server}, and what was read before is not of such a server: {}", self.gtids),
+            )
+            .note(format!("we stand at {}", self.position))
+            .help("name the right server in url, or copy the tables anew: stop, remove the state folder and the target's tables, start again"));
+        }
         if server.is_mariadb() {
             // it looks itself, and says so in the stream's first packet
             return Ok(());

@@ -72,8 +72,11 @@ impl LogFile {
     }
 
     fn corrupt(&self, at: u64, what: impl std::fmt::Display) -> Error {
-        Error::definite(codes::LOG_CORRUPT, format!("log file {} is damaged at byte {at}: {what}", self.shown()))
-            .help("copy the file again from its server; mysqlbinlog --verify-binlog-checksum tells the same")
+        Error::definite(
+            codes::LOG_CORRUPT,
+            format!("log file {} is damaged at byte {at}: {what}", self.shown()),
+        )
+        .help("copy the file again from its server; mysqlbinlog --verify-binlog-checksum tells the same")
     }
 }
 
@@ -121,7 +124,11 @@ pub fn find(named: &Named) -> Result<Vec<LogFile>> {
     for pair in files.windows(2) {
         let (before, after) = (&pair[0], &pair[1]);
         if after.number != before.number + 1 {
-            let what = if after.number == before.number { "have the same number" } else { "do not follow each other" };
+            let what = if after.number == before.number {
+                "have the same number"
+            } else {
+                "do not follow each other"
+            };
             return Err(Error::definite(
                 codes::LOG_PURGED,
                 format!("the log files \"{}\" and \"{}\" {what}", before.name, after.name),
@@ -228,8 +235,8 @@ enum Torn {
     Io(std::io::Error),
 }
 
-/// Reads a header; `left`: the bytes that there are. `None` at the end.
-fn frame(input: &mut impl Read, left: u64) -> std::result::Result<Option<Frame>, Torn> {
+/// Reads a header; `left`: the bytes that there are, `at`: where it is in its file. `None` at the end.
+fn frame(input: &mut impl Read, left: u64, at: Option<u64>) -> std::result::Result<Option<Frame>, Torn> {
     if left == 0 {
         return Ok(None);
     }
@@ -243,7 +250,14 @@ fn frame(input: &mut impl Read, left: u64) -> std::result::Result<Option<Frame>,
         return Err(Torn::Damaged(format!("an event of {size} bytes, where its header alone has {HEADER}")));
     }
     if size > left {
-        return Err(Torn::Truncated);
+        // One that was cut off still says where it was to end; if that is elsewhere, its length is what is wrong.
+        let end = u32::from_le_bytes([header[13], header[14], header[15], header[16]]);
+        return Err(match at {
+            Some(at) if end != 0 && (at + size) as u32 != end => {
+                Torn::Damaged(format!("an event of {size} bytes that ends at byte {end}"))
+            }
+            _ => Torn::Truncated,
+        });
     }
     Ok(Some(Frame { header, size }))
 }
@@ -267,7 +281,10 @@ fn read_event(
         _ => HEADER + CHECKSUM,
     };
     if frame.size < least as u64 {
-        return Err(Torn::Damaged(format!("an event of {} bytes, where it has {least} at least", frame.size)));
+        return Err(Torn::Damaged(format!(
+            "an event of {} bytes, where it has {least} at least",
+            frame.size
+        )));
     }
     let mut bytes = frame.header.to_vec();
     // not reserved by the length alone, which may be anything
@@ -293,7 +310,7 @@ impl Opened {
         }
         let at = MAGIC.len() as u64;
         let format = FormatDescriptionEvent::new(BinlogVersion::Version4);
-        let (frame, first) = match frame(&mut input, length - at) {
+        let (frame, first) = match frame(&mut input, length - at, Some(at)) {
             Ok(Some(frame)) if frame.kind() == kind::FORMAT_DESCRIPTION => {
                 read_event(&mut input, &frame, &format).map(|event| (frame, event))
             }
@@ -316,7 +333,9 @@ impl Opened {
     /// The next event, and where it begins.
     fn next(&mut self) -> std::result::Result<Option<(u64, Event)>, Torn> {
         let at = self.at;
-        let Some(frame) = frame(&mut self.input, self.length.saturating_sub(at))? else { return Ok(None) };
+        let Some(frame) = frame(&mut self.input, self.length.saturating_sub(at), Some(at))? else {
+            return Ok(None);
+        };
         let event = read_event(&mut self.input, &frame, &self.format)?;
         self.at += frame.size;
         Ok(Some((at, event)))
@@ -326,7 +345,8 @@ impl Opened {
 /// A server as its log tells of it. MySQL's log does not name its `server_uuid`.
 fn server(version: String, server_id: u32) -> Server {
     let flavor = if version.contains("MariaDB") { Flavor::MariaDb } else { Flavor::MySql };
-    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut numbers =
+        version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0).min(99);
     let number = next() * 10_000 + next() * 100 + next();
     Server { flavor, version, number, id: format!("server_id {server_id}") }
@@ -363,7 +383,7 @@ fn whole_up_to(file: &LogFile) -> Result<WholeUpTo> {
     // where the transaction begins that is open, and what ends it
     let mut open: Option<(u64, bool)> = None;
     let rest = loop {
-        let frame = match frame(&mut input, length - at) {
+        let frame = match frame(&mut input, length - at, Some(at)) {
             Ok(Some(frame)) => frame,
             Ok(None) => break open.map(|_| "a transaction that has no end"),
             Err(Torn::Truncated) => break Some("an event that is cut off"),
@@ -411,10 +431,13 @@ fn ends(body: &[u8], begun: bool) -> bool {
     let Ok(query) = event::query(body) else { return false };
     let text = query.text.get(..20).unwrap_or(query.text).to_ascii_uppercase();
     match begun {
-        true => text.starts_with("COMMIT") || (text.starts_with("ROLLBACK") && !text.starts_with("ROLLBACK TO")),
+        true => {
+            text.starts_with("COMMIT") || (text.starts_with("ROLLBACK") && !text.starts_with("ROLLBACK TO"))
+        }
         // any other is a transaction of its own
         false => {
-            !query.starts_transaction && !["BEGIN", "XA START", "XA BEGIN"].iter().any(|w| text.starts_with(w))
+            !query.starts_transaction
+                && !["BEGIN", "XA START", "XA BEGIN"].iter().any(|w| text.starts_with(w))
         }
     }
 }
@@ -466,7 +489,10 @@ impl FileLog {
             match self.batches.recv().await {
                 Some(batch) => self.read.extend(batch?),
                 None => {
-                    return Err(Error::definite(codes::INTERNAL, "the thread that reads log files has ended"));
+                    return Err(Error::definite(
+                        codes::INTERNAL,
+                        "the thread that reads log files has ended",
+                    ));
                 }
             }
         }
@@ -543,7 +569,9 @@ fn read_file(
         let WholeUpTo { at, rest } = whole_up_to(file)?;
         if let Some(rest) = rest {
             if !opened.in_use {
-                return Err(file.corrupt(at, format!("behind it there is {rest}, and no server writes the file")));
+                return Err(
+                    file.corrupt(at, format!("behind it there is {rest}, and no server writes the file"))
+                );
             }
             end = at;
             notice = Some(
@@ -556,7 +584,8 @@ fn read_file(
         }
     }
     let begins = Incoming::File { name: file.name.clone(), server: opened.server.clone() };
-    if out.put(begins, 0).and_then(|()| out.put(Incoming::Event(Box::new(opened.first.clone())), 0)).is_err() {
+    if out.put(begins, 0).and_then(|()| out.put(Incoming::Event(Box::new(opened.first.clone())), 0)).is_err()
+    {
         return Ok(Err(Gone));
     }
     while opened.at < end {
@@ -600,7 +629,7 @@ fn send_payload(event: Event, out: &mut Outlet) -> std::result::Result<Sent<()>,
         Torn::Damaged(what) => format!("in a compressed transaction: {what}"),
         Torn::Io(error) => format!("a compressed transaction: {error}"),
     };
-    while let Some(frame) = frame(&mut reader, left).map_err(broken)? {
+    while let Some(frame) = frame(&mut reader, left, None).map_err(broken)? {
         if matches!(frame.kind(), kind::FORMAT_DESCRIPTION | kind::TRANSACTION_PAYLOAD) {
             return Err("a compressed transaction holds an event that it cannot hold".into());
         }

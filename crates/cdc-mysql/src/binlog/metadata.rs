@@ -87,7 +87,10 @@ impl fmt::Display for Missing {
             Missing::Names => f.write_str("binlog_row_metadata was not FULL: the log names no columns"),
             Missing::Of { column, what } => write!(f, "the log does not tell {what} of column \"{column}\""),
             Missing::Conversion { column, charset } => {
-                write!(f, "the members of column \"{column}\" are in {charset}, whose conversion table is not there")
+                write!(
+                    f,
+                    "the members of column \"{column}\" are in {charset}, whose conversion table is not there"
+                )
             }
         }
     }

@@ -68,11 +68,15 @@ impl Unknown {
         let id = &table.id;
         let (headline, note) = match self.why {
             Why::Difference => (
-                format!("the log holds a partial update of the JSON column \"{column}\" of table \"{id}\", and not the document before"),
+                format!(
+                    "the log holds a partial update of the JSON column \"{column}\" of table \"{id}\", and not the document before"
+                ),
                 "binlog_row_value_options = PARTIAL_JSON needs binlog_row_image = FULL to be followed",
             ),
             Why::Replace => (
-                format!("an update of table \"{id}\" leaves out column \"{column}\", and may come of a REPLACE"),
+                format!(
+                    "an update of table \"{id}\" leaves out column \"{column}\", and may come of a REPLACE"
+                ),
                 "under binlog_row_image = MINIMAL and NOBLOB MariaDB leaves out columns that a REPLACE has set to their default, as it does with columns that have not changed; the log holds no text of the statement that names the table (binlog_annotate_row_events = OFF, a trigger, a function)",
             ),
             Why::Generated => (
@@ -80,7 +84,9 @@ impl Unknown {
                 "under binlog_row_image = MINIMAL MariaDB leaves out VIRTUAL columns, whatever they have become",
             ),
             Why::Default => (
-                format!("a new row of table \"{id}\" leaves out column \"{column}\", whose default is no constant"),
+                format!(
+                    "a new row of table \"{id}\" leaves out column \"{column}\", whose default is no constant"
+                ),
                 "under binlog_row_image = MINIMAL and NOBLOB an INSERT leaves out columns that it does not name",
             ),
         };

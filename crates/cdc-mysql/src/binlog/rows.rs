@@ -385,8 +385,7 @@ impl RowDecoder {
     /// Do the rows of this event come out whole: the images hold all columns, or the one before completes the
     /// one after?
     pub fn gives_whole_rows(&self, event: &RowsEvent<'_>) -> bool {
-        event.has_all_columns()
-            || (!event.differences && event.after_is_completed_by_before(&self.schema))
+        event.has_all_columns() || (!event.differences && event.after_is_completed_by_before(&self.schema))
     }
 
     /// One image; what it does not hold is that of `completed_by`. A flaw comes with the index of its column, or the number of columns if it is in the bitmap
@@ -467,8 +466,7 @@ impl RowDecoder {
     ) -> Result<Row, (Flaw, usize)> {
         buffers.builder.clear();
         documents.clear();
-        let nulls =
-            input.take(present.present.div_ceil(8)).map_err(|flaw| (flaw, self.steps.len()))?;
+        let nulls = input.take(present.present.div_ceil(8)).map_err(|flaw| (flaw, self.steps.len()))?;
         let mut null = 0;
         for (i, step) in self.steps.iter().enumerate() {
             if !bit_at(present.bits, i) {
@@ -726,9 +724,8 @@ impl RowsIter<'_, '_> {
         if let (true, Some(second)) = (event.differences, &event.second) {
             let mut documents = Documents::new();
             let located = |(flaw, column): (Flaw, usize)| flaw.in_event(&decoder.schema, column, *row);
-            let before = decoder
-                .image_with_documents(rest, &event.first, &mut documents, buffers)
-                .map_err(located)?;
+            let before =
+                decoder.image_with_documents(rest, &event.first, &mut documents, buffers).map_err(located)?;
             let (after, column) =
                 decoder.image_of_differences(rest, second, &documents, buffers).map_err(located)?;
             *differs = column;

@@ -61,7 +61,8 @@ impl Statements {
             let events: Vec<mysql_async::Row> = conn.query(sql).await.map_err(|e| query_error(e, doing))?;
             let to = self.to;
             for event in events {
-                let (at, kind, end) = (event.get::<u64, _>(1), event.get::<String, _>(2), event.get::<u64, _>(4));
+                let (at, kind, end) =
+                    (event.get::<u64, _>(1), event.get::<String, _>(2), event.get::<u64, _>(4));
                 let (Some(at), Some(kind), Some(end)) = (at, kind, end) else { continue };
                 self.to = self.to.max(end);
                 if kind == "Annotate_rows" {
@@ -81,7 +82,12 @@ impl Statements {
 
 /// Has the statement with this text made an UPDATE of the table as a REPLACE? `None`: it does not tell, since it
 /// does not name the table (a trigger or a function made it), or is a call.
-pub(super) fn replaces(text: &str, table: &TableId, context: &ddl::Context<'_>, structures: &TableStructures) -> Option<bool> {
+pub(super) fn replaces(
+    text: &str,
+    table: &TableId,
+    context: &ddl::Context<'_>,
+    structures: &TableStructures,
+) -> Option<bool> {
     // an unqualified name is taken for one of the table's database
     let context = context.clone().in_database(&table.database);
     let ddl::Outcome::Dml { what, tables } = ddl::parse(text, &context, structures) else { return None };

@@ -70,7 +70,8 @@ impl RowsOfNow {
     }
 
     fn is_now(&self, row: &Row) -> bool {
-        let is_last = |column| matches!(row.get(column), Value::Timestamp(t) if LAST_MICROS.contains(&t.micros));
+        let is_last =
+            |column| matches!(row.get(column), Value::Timestamp(t) if LAST_MICROS.contains(&t.micros));
         match row.get(self.end) {
             // Hidden columns may stand the other way round, if they were named once (measured); no row begins then.
             Value::Timestamp(_) => is_last(self.end) || self.end > self.shown && is_last(self.end - 1),

@@ -172,7 +172,10 @@ fn without_generated(
     if schema.key().unwrap_or_default().iter().any(in_key) {
         return Err(Error::definite(
             codes::NO_KEY,
-            format!("the key of table \"{}\" has generated columns ({names}), which {server} does not log", schema.id),
+            format!(
+                "the key of table \"{}\" has generated columns ({names}), which {server} does not log",
+                schema.id
+            ),
         )
         .help("give it a key of other columns, or leave it out: tables = [.., \"!db.table\"]"));
     }

@@ -197,7 +197,9 @@ async fn lock_table(config: &Config, schema: &TableSchema) -> Result<Conn> {
     conn.query_drop(format!("FLUSH TABLES {name} WITH READ LOCK"))
         .await
         .map_err(|e| query_error(e, &format!("locking table \"{}\" for its snapshot", schema.id)))
-        .map_err(|e| e.help("lock = brief needs: GRANT RELOAD, LOCK TABLES ON *.* TO the source's account"))?;
+        .map_err(|e| {
+            e.help("lock = brief needs: GRANT RELOAD, LOCK TABLES ON *.* TO the source's account")
+        })?;
     Ok(conn)
 }
 

@@ -7,9 +7,9 @@
 
 use super::charset::{Codec, charset};
 use super::enum_set;
+use super::in_key;
 use super::number::decimal_from_result;
 use super::temporal::{date_from_result, digits_from_result, time_from_result};
-use super::in_key;
 use crate::ddl::{DefaultValue, read_default};
 use cdc_core::address::canonical;
 use cdc_core::row::{Row, RowBuilder};
@@ -48,8 +48,12 @@ fn push(value: &DefaultValue, ty: &ColumnType, out: &mut RowBuilder) -> Option<(
     match ty {
         ColumnType::Int { width, unsigned } => push_int(text?.trim().parse().ok()?, *width, *unsigned, out)?,
         ColumnType::Decimal { scale, .. } => push_decimal(text?.trim(), usize::from(*scale), out)?,
-        ColumnType::Float { .. } => out.push_float(text?.trim().parse().ok().filter(|v: &f32| v.is_finite())?),
-        ColumnType::Double { .. } => out.push_double(text?.trim().parse().ok().filter(|v: &f64| v.is_finite())?),
+        ColumnType::Float { .. } => {
+            out.push_float(text?.trim().parse().ok().filter(|v: &f32| v.is_finite())?)
+        }
+        ColumnType::Double { .. } => {
+            out.push_double(text?.trim().parse().ok().filter(|v: &f64| v.is_finite())?)
+        }
         ColumnType::Year => match text?.trim().parse().ok()? {
             year @ (0 | 1901..=2155) => out.push_year(year),
             _ => return None,

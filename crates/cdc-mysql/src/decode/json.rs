@@ -286,7 +286,9 @@ impl<'a> Entries<'a> {
         let tag = entry.u8()?;
         let slot = entry.take(width)?;
         Ok(match (tag, self.size) {
-            (tag::LITERAL | tag::INT16 | tag::UINT16, _) | (tag::INT32 | tag::UINT32, Size::Large) => (tag, slot),
+            (tag::LITERAL | tag::INT16 | tag::UINT16, _) | (tag::INT32 | tag::UINT32, Size::Large) => {
+                (tag, slot)
+            }
             _ => (tag, self.behind(self.size.read(&mut Bytes(slot))?)?),
         })
     }

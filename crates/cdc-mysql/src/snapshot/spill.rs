@@ -194,9 +194,16 @@ mod tests {
             charset: Charset::utf8mb4(),
             comment: String::new(),
         });
-        let row = |n: i64| Some(Row::pack([Value::Int(n), Value::Bytes(vec![7; 100_000].into()), Value::Null]));
+        let row =
+            |n: i64| Some(Row::pack([Value::Int(n), Value::Bytes(vec![7; 100_000].into()), Value::Null]));
         let origin = |offset| {
-            Arc::new(Origin { timestamp_micros: 0, gtid: "".into(), file: "b.1".into(), offset, snapshot: false })
+            Arc::new(Origin {
+                timestamp_micros: 0,
+                gtid: "".into(),
+                file: "b.1".into(),
+                offset,
+                snapshot: false,
+            })
         };
         let mut spill = Spill::default();
         let change = |n: i64| match n % 3 {
@@ -206,7 +213,9 @@ mod tests {
         };
         for n in 0..300_i64 {
             let point = LogPoint::new("b.1", n as u64);
-            spill.push(Mark::Point(point), schema.clone(), origin(n as u64), vec![change(n), change(n + 1)]).unwrap();
+            spill
+                .push(Mark::Point(point), schema.clone(), origin(n as u64), vec![change(n), change(n + 1)])
+                .unwrap();
         }
         assert!(spill.file.is_some(), "all of it in memory");
         spill.retain(|w| w.begin.offset % 7 != 0);

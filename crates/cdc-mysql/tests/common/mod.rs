@@ -241,7 +241,9 @@ impl Copy {
             }
             ensure!(!whole || !rows.contains_key(&key), "{change:?} of \"{table}\": its key is taken");
             // a partial row of which there is nothing is left to a chunk
-            if let Some(row) = if after.has_absent() { gone.map(|g| overlay(&g, after)) } else { Some(after.clone()) } {
+            if let Some(row) =
+                if after.has_absent() { gone.map(|g| overlay(&g, after)) } else { Some(after.clone()) }
+            {
                 self.write(table, key, row);
             }
         }

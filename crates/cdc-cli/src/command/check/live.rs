@@ -11,6 +11,7 @@ use cdc_core::plan::{OptionValue, Plan, SourcePlan};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::zero_dates::ZeroDates;
 use cdc_core::{Error, Result, codes};
+use cdc_mysql::binlog::files;
 use cdc_mysql::capture::discover;
 use cdc_mysql::config::Config;
 use cdc_mysql::conn::connect;
@@ -59,6 +60,13 @@ pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
 
 fn ask(live: &mut Live, source: &SourcePlan, file: &PipelineFile) -> Result<()> {
     let config = Config::from_options(&source.options)?.relative_to(&file.base);
+    if let Some(named) = &config.files {
+        // what tables they hold, the log tells when it is read
+        live.address = config.place();
+        let found = files::find(named)?;
+        live.version = Some(files::server_of(&found)?.to_string());
+        return Ok(());
+    }
     live.address = match source.options.0.get("url") {
         // from the environment, so never shown
         Some(OptionValue::Secret(_)) => "***".to_owned(),

@@ -101,8 +101,8 @@ fn branch(rng: &mut StdRng, turn: u64) -> (String, Option<String>) {
         // rows of its own: what is prepared holds its locks, and nobody is to wait for them
         let before = turn.saturating_sub(40 + rng.random_range(0..20)) * 1000;
         _ = match rng.random_range(0..10) {
-            0..4 => writeln!(sql, "INSERT INTO xk VALUES ({id}, {n}, REPEAT('ä{n}', {}));", n % 9),
-            4..6 => writeln!(sql, "INSERT INTO xn VALUES ({n}, 'w'), ({n}, 'w'), ({}, NULL);", n % 7),
+            0..4 => writeln!(sql, "INSERT INTO xk (id, n, w) VALUES ({id}, {n}, REPEAT('ä{n}', {}));", n % 9),
+            4..6 => writeln!(sql, "INSERT INTO xn (n, w) VALUES ({n}, 'w'), ({n}, 'w'), ({}, NULL);", n % 7),
             6 => writeln!(sql, "INSERT INTO `x y.z` VALUES ('k{id}', {n});"),
             7 => writeln!(sql, "UPDATE xk SET n = n + 1 WHERE id = {before};"),
             8 => writeln!(sql, "UPDATE xk SET id = {id} + 500, w = NULL WHERE id = {before} + 1;"),
