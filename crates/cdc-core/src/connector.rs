@@ -115,6 +115,9 @@ pub enum TargetSchemaChange {
         table: String,
         /// The column as the target is to have it.
         column: Column,
+        /// It is NOT NULL at the source: without a default, rows that are there read its type's implicit one,
+        /// although the target's column may hold NULL.
+        implicit: bool,
     },
     /// Rename a column.
     RenameColumn {

@@ -212,6 +212,8 @@ struct Transaction {
     passed: bool,
     /// Its statement has changed the structures.
     altered: bool,
+    /// Row events seen so far, of whichever table.
+    row_events: u64,
     /// The text of the statement whose rows come, where the log that is read holds it.
     statement: Option<Arc<str>>,
 }
@@ -520,6 +522,7 @@ impl LogReader {
         self.pending.clear();
         self.deferred = None;
         self.unsure = None;
+        self.asking_statements = None;
         self.payload_left = 0;
         self.rows_to_skip = self.rows_given;
     }
@@ -690,11 +693,16 @@ impl LogReader {
 
     /// The text of the statement behind a row event, then the event.
     async fn ask_statement(&mut self) -> Result<()> {
-        let begin = self.transaction.as_ref().map_or(self.point.offset, |t| t.origin.offset);
+        let Some(transaction) = &self.transaction else { return Ok(()) };
+        let wanted = statements::Place {
+            file: transaction.origin.file.clone(),
+            begin: transaction.origin.offset,
+            number: transaction.row_events,
+        };
         let known = match self.config.files {
             // it stood in front of the event, or nowhere
             Some(_) => Ok(None),
-            None => self.statements.text(begin, &self.point),
+            None => self.statements.text(&wanted),
         };
         if let Ok(text) = known {
             if let Some(transaction) = &mut self.transaction {
@@ -706,7 +714,7 @@ impl LogReader {
         }
         let asking = self.asking_statements.get_or_insert_with(|| {
             let statements = std::mem::take(&mut self.statements);
-            tokio::spawn(statements.ask(self.config.clone(), begin, self.point.clone()))
+            tokio::spawn(statements.ask(self.config.clone(), wanted))
         });
         let asked = asking.await;
         self.asking_statements = None;
@@ -838,6 +846,9 @@ impl LogReader {
             self.advance(&header);
         }
         let body = event.data();
+        if let (true, Some(transaction)) = (kind::is_rows(header.kind), &mut self.transaction) {
+            transaction.row_events += 1;
+        }
         match header.kind {
             // the next file says itself that it begins
             kind::ROTATE if self.config.files.is_some() => {}
@@ -1037,6 +1048,7 @@ impl LogReader {
             resolves: None,
             passed,
             altered: false,
+            row_events: 0,
             statement: None,
         });
         Ok(())

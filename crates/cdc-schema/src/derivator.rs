@@ -109,6 +109,7 @@ pub fn derive(
                 if applies(flow, "add_column") {
                     out.push(TargetSchemaChange::AddColumn {
                         table: name.clone(),
+                        implicit: !new.nullable,
                         column: for_target(mode, new),
                     });
                 }
@@ -125,7 +126,8 @@ pub fn derive(
                 if mode == SchemaChangeMode::Lenient && !is_key(before, &old.name) {
                     let mut column = for_target(mode, new);
                     column.default = None;
-                    out.push(TargetSchemaChange::AddColumn { table: name.clone(), column });
+                    // filled from the old one right behind
+                    out.push(TargetSchemaChange::AddColumn { table: name.clone(), column, implicit: false });
                     out.push(TargetSchemaChange::FillColumn {
                         table: name.clone(),
                         from: old.name.to_string(),
@@ -369,8 +371,10 @@ mod tests {
         };
         for (mode, nullable) in [(SchemaChangeMode::Lenient, true), (SchemaChangeMode::Evolve, false)] {
             let out = run(&flow(mode), std::slice::from_ref(&add)).unwrap();
-            let [TargetSchemaChange::AddColumn { column, .. }] = &out[..] else { panic!("{out:?}") };
+            let [TargetSchemaChange::AddColumn { column, implicit, .. }] = &out[..] else { panic!("{out:?}") };
             assert_eq!(column.nullable, nullable);
+            // rows that are there read 0, not NULL
+            assert!(implicit);
         }
         let error = run(&flow(SchemaChangeMode::Exception), &[add]).unwrap_err();
         assert_eq!(error.code(), codes::SCHEMA_CHANGE_REFUSED);

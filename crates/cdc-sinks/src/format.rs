@@ -344,7 +344,7 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
             let columns: Vec<_> = table.schema.columns.iter().map(column).collect();
             json!({ "schema_change": "create_table", "table": table.name, "key": key, "columns": columns })
         }
-        TargetSchemaChange::AddColumn { table, column: c } => {
+        TargetSchemaChange::AddColumn { table, column: c, .. } => {
             json!({ "schema_change": "add_column", "table": table, "column": column(c) })
         }
         TargetSchemaChange::RenameColumn { table, from, to } => {
@@ -500,6 +500,7 @@ mod tests {
         formatter.schema_change(&TargetSchemaChange::AddColumn {
             table: "orders".into(),
             column: table.schema.columns[2].clone(),
+            implicit: false,
         });
         formatter.batch(&mut out, &TargetBatch { table: table.clone(), origins, changes });
         formatter.schema_change(&TargetSchemaChange::TruncateTable { table: "orders".into() });

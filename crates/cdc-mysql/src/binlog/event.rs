@@ -59,6 +59,17 @@ pub mod kind {
     pub const WRITE_ROWS_COMPRESSED: u8 = 169;
     pub const UPDATE_ROWS_COMPRESSED: u8 = 170;
     pub const DELETE_ROWS_COMPRESSED: u8 = 171;
+
+    /// Does an event of this kind hold rows?
+    pub fn is_rows(kind: u8) -> bool {
+        matches!(
+            kind,
+            WRITE_ROWS_V1..=DELETE_ROWS_V1
+                | WRITE_ROWS..=DELETE_ROWS
+                | PARTIAL_UPDATE_ROWS
+                | WRITE_ROWS_COMPRESSED_V1..=DELETE_ROWS_COMPRESSED
+        )
+    }
 }
 
 /// What is used of an event's header.
@@ -126,11 +137,6 @@ fn uint48(body: &[u8], at: usize) -> Parsed<u64> {
 
 /// The table id that begins a table map.
 pub fn table_map_id(body: &[u8]) -> Parsed<u64> {
-    uint48(body, 0)
-}
-
-/// The table id that begins a rows event.
-pub fn rows_table_id(body: &[u8]) -> Parsed<u64> {
     uint48(body, 0)
 }
 

@@ -3,7 +3,6 @@
 //! they ask for the log, which the library cannot; so they are asked for with SHOW BINLOG EVENTS, many at a time, on a
 //! connection of its own. Files have them.
 
-use super::LogPoint;
 use crate::config::Config;
 use crate::conn::{connect, query_error};
 use crate::ddl;
@@ -11,69 +10,109 @@ use crate::structure::TableStructures;
 use cdc_core::{Result, TableId};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Events asked for at a time.
 const EVENTS: u32 = 400;
 
-/// The texts of a stretch of one log file.
+/// A row event of a transaction. Positions do not tell: inside of a transaction MariaDB 11.8 writes none into its events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The file.
+    pub(super) file: Arc<str>,
+    /// Where the transaction begins.
+    pub(super) begin: u64,
+    /// Which of its row events, from 1.
+    pub(super) number: u64,
+}
+
+/// The texts of a stretch of one log file, read from front to back.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
-    file: Arc<str>,
-    from: u64,
-    to: u64,
-    /// By where they begin.
-    texts: BTreeMap<u64, Arc<str>>,
+    /// The row event in front of the stretch; its number is 0 where that is the beginning of the transaction.
+    passed: Option<Place>,
+    /// The text in front of it.
+    text: Option<Arc<str>>,
+    ahead: VecDeque<(u64, What)>,
+    /// The last event asked for.
+    last: u64,
+    /// There was nothing behind it.
+    at_end: bool,
     conn: Option<Conn>,
 }
 
+#[derive(Debug)]
+enum What {
+    Begin,
+    Text(Arc<str>),
+    Rows,
+    Other,
+}
+
 impl Statements {
-    /// The text in front of an event that ends at this point, of a transaction that begins at `begin`; `Err` if it has
-    /// to be asked for.
-    pub(super) fn text(&self, begin: u64, point: &LogPoint) -> std::result::Result<Option<Arc<str>>, ()> {
-        if self.file != point.file || begin < self.from || point.offset > self.to {
-            return Err(());
+    /// The text in front of a row event, if there is one; `Err` if it has to be asked for.
+    pub(super) fn text(&mut self, place: &Place) -> std::result::Result<Option<Arc<str>>, ()> {
+        let goes_on = |p: &Place| p.file == place.file && p.begin == place.begin && p.number <= place.number;
+        if !self.passed.as_ref().is_some_and(goes_on) {
+            let same_file = self.passed.as_ref().is_some_and(|p| p.file == place.file);
+            while same_file && self.ahead.front().is_some_and(|(at, _)| *at < place.begin) {
+                self.ahead.pop_front();
+            }
+            if !same_file || self.ahead.front().is_none_or(|(at, _)| *at != place.begin) {
+                return Err(());
+            }
+            self.ahead.pop_front();
+            (self.passed, self.text) = (Some(Place { number: 0, ..place.clone() }), None);
         }
-        Ok(self.texts.range(begin..point.offset).next_back().map(|(_, text)| text.clone()))
+        let Some(passed) = &mut self.passed else { return Err(()) };
+        while passed.number < place.number {
+            match self.ahead.front() {
+                Some((_, What::Begin)) => return Ok(None),
+                None if self.at_end => return Ok(None),
+                None => return Err(()),
+                Some((_, What::Text(text))) => self.text = Some(text.clone()),
+                Some((_, What::Rows)) => passed.number += 1,
+                Some((_, What::Other)) => {}
+            }
+            self.ahead.pop_front();
+        }
+        Ok(self.text.clone())
     }
 
-    /// Asks for more, such that in the end the point is covered.
-    pub(super) async fn ask(mut self, config: Config, begin: u64, point: LogPoint) -> Result<Statements> {
-        let doing = "asking for the texts of statements";
+    /// Asks for more, on the way to this event.
+    pub(super) async fn ask(mut self, config: Config, place: Place) -> Result<Statements> {
         let mut conn = match self.conn.take() {
             Some(conn) => conn,
             None => connect(&config).await?,
         };
-        let goes_on = self.file == point.file && self.from <= begin && begin <= self.to;
-        if !goes_on {
-            self = Statements { file: point.file.clone(), from: begin, to: begin, ..Statements::default() };
+        let inside = self.passed.as_ref().is_some_and(|p| p.file == place.file && p.begin == place.begin);
+        if !inside {
+            // the transaction is the first event
+            let passed = Some(Place { begin: place.begin, file: place.file.clone(), number: 0 });
+            self = Statements { passed, last: place.begin, ..Statements::default() };
         }
-        // what is in front of the transaction is not asked for again
-        self.texts = self.texts.split_off(&begin);
-        self.from = begin;
-        while self.to < point.offset {
-            let sql = format!(
-                "SHOW BINLOG EVENTS IN '{}' FROM {} LIMIT {EVENTS}",
-                self.file.replace('\'', "''"),
-                self.to
-            );
-            let events: Vec<mysql_async::Row> = conn.query(sql).await.map_err(|e| query_error(e, doing))?;
-            let to = self.to;
-            for event in events {
-                let (at, kind, end) =
-                    (event.get::<u64, _>(1), event.get::<String, _>(2), event.get::<u64, _>(4));
-                let (Some(at), Some(kind), Some(end)) = (at, kind, end) else { continue };
-                self.to = self.to.max(end);
-                if kind == "Annotate_rows" {
-                    let text = event.get::<Vec<u8>, _>(5).unwrap_or_default();
-                    self.texts.insert(at, String::from_utf8_lossy(&text).into());
+        let sql = format!(
+            "SHOW BINLOG EVENTS IN '{}' FROM {} LIMIT {EVENTS}",
+            place.file.replace('\'', "''"),
+            self.last
+        );
+        let events: Vec<mysql_async::Row> =
+            conn.query(sql).await.map_err(|e| query_error(e, "asking for the texts of statements"))?;
+        // the first is the one that was the last
+        self.at_end = events.len() < 2;
+        for event in events.into_iter().skip(1) {
+            let (Some(at), Some(kind)) = (event.get::<u64, _>(1), event.get::<String, _>(2)) else { continue };
+            self.last = at;
+            let what = match &*kind {
+                "Gtid" => What::Begin,
+                "Annotate_rows" => {
+                    What::Text(String::from_utf8_lossy(&event.get::<Vec<u8>, _>(5).unwrap_or_default()).into())
                 }
-            }
-            if self.to == to {
-                // it has nothing to say
-                self.to = point.offset;
-            }
+                kind if kind.contains("_rows") => What::Rows,
+                _ => What::Other,
+            };
+            self.ahead.push_back((at, what));
         }
         self.conn = Some(conn);
         Ok(self)

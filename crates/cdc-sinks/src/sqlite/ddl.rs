@@ -38,7 +38,9 @@ impl Change<'_> {
                 Some(found) => found.check(table),
                 None => self.run(&create_table(&table.name, table)),
             },
-            TargetSchemaChange::AddColumn { table, column } => self.add_column(table, column),
+            TargetSchemaChange::AddColumn { table, column, implicit } => {
+                self.add_column(table, column, *implicit)
+            }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
             TargetSchemaChange::FillColumn { table, from, to } => self.fill_column(table, from, to),
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
@@ -110,7 +112,7 @@ impl Change<'_> {
         statement.raw_execute().map(|_| ()).map_err(|e| self.refused(&sql, &e))
     }
 
-    fn add_column(&self, table: &str, column: &Column) -> Result<()> {
+    fn add_column(&self, table: &str, column: &Column, implicit: bool) -> Result<()> {
         let found = self.there(table)?;
         let wanted = declared(&column.ty);
         if let Some(there) = found.column(&column.name) {
@@ -124,7 +126,8 @@ impl Change<'_> {
         if !rows {
             return self.run(&add);
         }
-        let value = default_value(column).map_err(|why| {
+        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
+        let value = default_value(&as_source).map_err(|why| {
             Error::definite(
                 codes::TARGET_DDL,
                 format!("table \"{table}\": what the rows that are there read in the new column \"{}\" cannot be told", column.name),

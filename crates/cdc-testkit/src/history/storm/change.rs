@@ -256,7 +256,7 @@ impl Changer {
     /// Tables come and go in `soak_d`.
     fn tables(&mut self, sql: &mut String) {
         let (rng, step) = (&mut self.rng, self.step);
-        let names = ["d0", "d1", "d2", "d3", "`d 4.x`"];
+        let names = ["d0", "d1", "d2", "d3", "`d 4-x`"];
         let (a, b) = (pick(rng, &names), pick(rng, &names));
         *sql += "USE soak_d;\n";
         _ = match rng.random_range(0..12) {

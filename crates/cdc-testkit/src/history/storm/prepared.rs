@@ -17,7 +17,7 @@ pub(super) const CREATE: &str = "
 CREATE DATABASE soak_x CHARSET utf8mb4;
 CREATE TABLE soak_x.xk (id BIGINT NOT NULL PRIMARY KEY, n INT NOT NULL, w VARCHAR(60));
 CREATE TABLE soak_x.xn (n INT NOT NULL, w VARCHAR(60));
-CREATE TABLE soak_x.`x y.z` (`the key` VARCHAR(30) NOT NULL PRIMARY KEY, `a``b` INT);
+CREATE TABLE soak_x.`x y-z` (`the key` VARCHAR(30) NOT NULL PRIMARY KEY, `a``b` INT);
 ";
 
 /// Those that are prepared: name, and the turn in which it is ended.
@@ -103,7 +103,7 @@ fn branch(rng: &mut StdRng, turn: u64) -> (String, Option<String>) {
         _ = match rng.random_range(0..10) {
             0..4 => writeln!(sql, "INSERT INTO xk (id, n, w) VALUES ({id}, {n}, REPEAT('ä{n}', {}));", n % 9),
             4..6 => writeln!(sql, "INSERT INTO xn (n, w) VALUES ({n}, 'w'), ({n}, 'w'), ({}, NULL);", n % 7),
-            6 => writeln!(sql, "INSERT INTO `x y.z` VALUES ('k{id}', {n});"),
+            6 => writeln!(sql, "INSERT INTO `x y-z` VALUES ('k{id}', {n});"),
             7 => writeln!(sql, "UPDATE xk SET n = n + 1 WHERE id = {before};"),
             8 => writeln!(sql, "UPDATE xk SET id = {id} + 500, w = NULL WHERE id = {before} + 1;"),
             _ => writeln!(sql, "DELETE FROM xk WHERE id = {before} + 2;"),
