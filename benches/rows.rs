@@ -61,7 +61,8 @@ fn rows(c: &mut Criterion) {
                 origin: 0,
             })
             .collect();
-        b.iter(|| net(changes.clone()).len());
+        let from = |change: &TargetChange| change.key.clone();
+        b.iter(|| net(&from, changes.clone()).len());
     });
     group.bench_function("exchange codec, JSON as the slow bound", |b| {
         b.iter(|| serde_json::to_vec(&all).map(|v| v.len()));

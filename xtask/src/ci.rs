@@ -1,14 +1,14 @@
 //! `cargo xtask test` and `cargo xtask ci`: all that must hold before a change goes in, cheapest first.
 
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use cdc_testkit::servers::{ServerKind, TEST_SERVER};
+use cdc_testkit::servers::{ServerKind, TEST_SERVER, target_dir};
 
 use crate::args::Args;
 use crate::tidy::cargo;
-use crate::{say, servers, tidy};
+use crate::{say, servers, soak, tidy};
 
 /// `cargo xtask test [--only-tests] [--skip-tests] [-- ARGUMENTS OF THE TEST RUNNER]`
 pub fn main(args: &mut Args) -> Result<()> {
@@ -65,6 +65,9 @@ fn tests(runner_args: &[String]) -> Result<()> {
             }
         }
         step(&format!("tests on {kind}"), &mut command)?;
+        if kind == ServerKind::default() && runner_args.is_empty() {
+            timed("soak", short_soak)?;
+        }
     }
     // nextest does not run the examples in the documentation
     if has_nextest && runner_args.is_empty() {
@@ -75,6 +78,19 @@ fn tests(runner_args: &[String]) -> Result<()> {
 
 /// The test programs of nextest's profile `mariadb` (`.config/nextest.toml`), for those who have no nextest.
 const LIVE: [&str; 4] = ["source_*[!b]", "live_*[!t]", "init", "values_charset*"];
+
+/// `cargo xtask soak` for a moment, with the program as the tests have built it.
+fn short_soak() -> Result<()> {
+    soak::source(&soak::Soaking {
+        length: Duration::from_secs(20),
+        seed: cdc_testkit::history::seed(),
+        kind: ServerKind::default(),
+        workers: None,
+        program: target_dir().join("debug").join("cdc"),
+        keep: false,
+        known_defects: false,
+    })
+}
 
 /// What stands before and behind the first `--`.
 fn split(args: &[String]) -> (&[String], &[String]) {

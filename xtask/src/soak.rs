@@ -34,7 +34,8 @@ const STILL: Duration = Duration::from_secs(60);
 /// How long catching up may take in all.
 const CATCH_UP: Duration = Duration::from_secs(600);
 
-/// `cargo xtask soak --source [--minutes N] [--seed N] [--server SERVER] [--workers N] [--cdc PROGRAM] [--keep]`
+/// `cargo xtask soak --source [--minutes N] [--seed N] [--server SERVER] [--workers N] [--cdc PROGRAM] [--keep]
+/// [--known-defects]`
 pub fn main(args: &mut Args) -> Result<()> {
     ensure!(args.flag("--source"), "soak what? there is `cargo xtask soak --source`");
     let minutes =
@@ -45,10 +46,11 @@ pub fn main(args: &mut Args) -> Result<()> {
         args.value("--workers")?.map(|text| text.parse::<u16>().context("--workers")).transpose()?;
     let program = args.value("--cdc")?;
     let keep = args.flag("--keep");
+    let known_defects = args.flag("--known-defects");
     args.finish()?;
     let program = program_or_build(program)?;
     let length = Duration::try_from_secs_f64(minutes * 60.0).context("--minutes")?;
-    source(&Soaking { length, seed, kind, workers, program, keep })
+    source(&Soaking { length, seed, kind, workers, program, keep, known_defects })
 }
 
 /// What is soaked, and how long.
@@ -65,6 +67,8 @@ pub struct Soaking {
     pub program: PathBuf,
     /// Whether what it leaves is kept also where all went well.
     pub keep: bool,
+    /// Also what is known to go wrong.
+    pub known_defects: bool,
 }
 
 /// Soaks, prints the summary, and says in any case which seed it was and where what is left of it lies.
@@ -108,6 +112,7 @@ struct Counts {
     unreachable: u64,
     server_kills: u64,
     server_restarts: u64,
+    server_defects: u64,
     cuts: u64,
     slow: u64,
     rotations: u64,
@@ -151,6 +156,7 @@ impl Soak {
             rate: if is_short { 15 } else { 20 },
             initial_rows: if is_short { 500 } else { 2000 },
             large: if is_short { 5000 } else { 20_000 },
+            known_defects: what.known_defects,
         };
         let storm = Storm::create(&server, options)?;
         let proxy = Proxy::start(server.port())?;
@@ -251,7 +257,7 @@ impl Soak {
                 lived?;
             }
             50..60 => {
-                self.server.sql("FLUSH BINARY LOGS")?;
+                self.tell("FLUSH BINARY LOGS")?;
                 self.counts.rotations += 1;
             }
             60..66 => self.purge()?,
@@ -317,7 +323,7 @@ impl Soak {
             logs.push(log);
         }
         if let Some(oldest) = logs.iter().min() {
-            self.server.sql(&format!("PURGE BINARY LOGS TO '{oldest}'"))?;
+            self.tell(&format!("PURGE BINARY LOGS TO '{oldest}'"))?;
             self.counts.purges += 1;
         }
         Ok(())
@@ -336,8 +342,29 @@ impl Soak {
         } else {
             format!("SET GLOBAL binlog_group_commit_sync_delay = {delay}")
         };
-        self.server.sql(&sql)?;
-        Ok(())
+        self.tell(&sql)
+    }
+
+    /// Tells the server something.
+    fn tell(&mut self, sql: &str) -> Result<()> {
+        let Err(error) = self.server.sql(sql) else { return Ok(()) };
+        // if it is there, it did not like it
+        if self.revive()? { Ok(()) } else { Err(error) }
+    }
+
+    /// Starts the server again if it has ended by itself, as one does that meets a defect of its own; true if it had.
+    fn revive(&mut self) -> Result<bool> {
+        if self.server.sql("SELECT 1").is_ok() {
+            return Ok(false);
+        }
+        self.counts.server_defects += 1;
+        let log = self.server.error_log();
+        let words: Vec<&str> =
+            log.lines().filter(|line| line.contains("got signal") || line.starts_with("Query (")).collect();
+        say!("== the server ended by itself: {}", words.join(" "));
+        self.server.restart()?;
+        self.disturbed = Instant::now();
+        Ok(true)
     }
 
     /// Begins again from nothing.
@@ -401,7 +428,7 @@ impl Soak {
             && let Some(run) = self.run.take()
         {
             self.is_whole |= run.was_whole();
-            if !self.is_forgiven(&run) {
+            if !self.is_forgiven(&run) && !(run.found_no_server() && self.revive()?) {
                 bail!("cdc ended by itself ({status}), run {}\n{}", run.number(), run.last_words());
             }
             self.counts.unreachable += 1;
@@ -444,6 +471,7 @@ impl Soak {
     /// The writers stop, the program catches up, and both sides are compared.
     fn end(&mut self) -> Result<String> {
         say!("{}", self.line());
+        self.revive()?;
         let storm = self.storm.take().context("no clients")?;
         let counts = storm.end(&self.server)?;
         if self.rng.random_ratio(1, 2) {
@@ -491,7 +519,7 @@ impl Soak {
         say!("refused to clients by error number: {}", refused.join(", "));
         Ok(format!(
             "{} seed {}: {} starts, {} kills, {} stops, {} begun anew, {} starts without a server; server: {} kills, {} restarts, \
-             {} rotations, {} purges; network: {} cuts, {} slow; {} transactions, {} large, {} XA prepared, {} DDL; \
+             {} ends of its own, {} rotations, {} purges; network: {} cuts, {} slow; {} transactions, {} large, {} XA prepared, {} DDL; \
              sum right {} times; verify: {} tables, {} rows, {} differences; compared directly: {} tables, {} rows, 0 differences",
             self.server.kind().name(),
             self.seed(),
@@ -502,6 +530,7 @@ impl Soak {
             c.unreachable,
             c.server_kills,
             c.server_restarts,
+            c.server_defects,
             c.rotations,
             c.purges,
             c.cuts,

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::exit;
+use cdc_runtime::{StopAt, Until};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::collections::BTreeMap;
@@ -94,8 +95,9 @@ pub struct RunArgs {
     /// The pipeline file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// When to end by itself
-    #[arg(long, value_enum, value_name = "WHEN")]
+    /// When to end by itself: caught-up (all that the source had committed at the start is committed at every target),
+    /// a time in UTC ("2026-01-31 12:00:00"), a place of the log (binlog.000042:1234), or a GTID set
+    #[arg(long, value_name = "WHEN", value_parser = until)]
     pub until: Option<Until>,
     /// Workers to spread rows over, by key
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -110,11 +112,15 @@ pub struct RunArgs {
     pub log_format: LogFormat,
 }
 
-/// When a run ends by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Until {
-    /// When all that the source had committed at the start is committed at every target
-    CaughtUp,
+fn until(text: &str) -> Result<Until, String> {
+    if text == "caught-up" {
+        return Ok(Until::CaughtUp);
+    }
+    let place = StopAt::parse(text).map_err(|e| {
+        let said = e.diagnostic();
+        [std::slice::from_ref(&said.headline), &said.help].concat().join("; ")
+    })?;
+    Ok(Until::At(place))
 }
 
 /// How a run shows itself.

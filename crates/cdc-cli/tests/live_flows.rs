@@ -272,7 +272,9 @@ fn case_69_and_16_odd_names_and_literals() -> Result<()> {
     }
     let server = server();
     let database = "c69-sélect中";
-    server.sql(&format!("SET NAMES utf8mb4; CREATE DATABASE `{database}` CHARACTER SET utf8mb4; USE `{database}`; {sql}"))?;
+    server.sql(&format!(
+        "SET NAMES utf8mb4; CREATE DATABASE `{database}` CHARACTER SET utf8mb4; USE `{database}`; {sql}"
+    ))?;
     // globs never cross a dot, so a name with one needs a regular expression
     let flows = "src.`c69-sélect中`./.*/ => dw.*
         src.`c69-sélect中`.`группа`

@@ -45,6 +45,12 @@ impl TargetTable {
     pub fn is_multiset(&self) -> bool {
         self.key.is_empty()
     }
+
+    /// The packed key columns of a row.
+    pub fn key_of(&self, row: &Row) -> Row {
+        let values: Vec<_> = row.iter().collect();
+        Row::pack(self.key.iter().filter_map(|i| values.get(*i).cloned()))
+    }
 }
 
 /// What a sink wants to be given of a tick.
@@ -64,6 +70,11 @@ pub enum TargetOp {
     /// The key's row goes, if it is there. Without key: one of the rows equal to `key` goes; there must be one.
     Delete,
     /// The key's row is `row`, whatever was there. Without key: there is one more row equal to `row`.
+    ///
+    /// Where columns of `row` are absent (an *update in part*: the source's log does not hold them) the row is there and
+    /// keeps them. It is the row that had the key of `before`, which may be another one than `key`, in front of the batch;
+    /// if that is not there, it is an error. Without `before` it is the row of `key`, or none: then a snapshot, which
+    /// is under way, has not brought it yet, and nothing is done.
     Upsert,
 }
 
@@ -82,12 +93,21 @@ pub struct TargetChange {
     pub source_op: Op,
     /// The key: the packed key columns; the whole row where the table has no key.
     pub key: Row,
-    /// The whole row of an upsert.
+    /// The row of an upsert: whole, or what is known of it.
     pub row: Option<Row>,
-    /// The row before, where the source gave it.
+    /// The row before, where the source gave it; of an image without all columns what it has, the key at least.
     pub before: Option<Row>,
     /// Index into the batch's origins.
     pub origin: u32,
+}
+
+impl TargetChange {
+    /// An update of which not all columns are known: see [`TargetOp::Upsert`].
+    pub fn is_in_part(&self) -> bool {
+        self.op == TargetOp::Upsert
+            && self.source_op == Op::Update
+            && self.row.as_ref().is_some_and(Row::has_absent)
+    }
 }
 
 /// Changes of one table under one schema.

@@ -95,6 +95,16 @@ impl Row {
         rest.is_empty().then(|| Row(Arc::from(bytes)))
     }
 
+    /// This row with the values that `over` has: where that has a value it counts. Both have the same columns.
+    pub fn overlaid(&self, over: &Row) -> Row {
+        let mut builder = RowBuilder::with_capacity(self.0.len().max(over.0.len()));
+        let (mut below, mut above) = (self.iter(), over.iter());
+        while let (Some(below), Some(above)) = (below.next_encoded(), above.next_encoded()) {
+            builder.push_encoded(if above.is_absent() { below } else { above });
+        }
+        builder.finish()
+    }
+
     /// True if a value of the row is absent (a partial image).
     pub fn has_absent(&self) -> bool {
         let mut iter = self.iter();

@@ -388,19 +388,75 @@ fn what_rows_show_at_run_time_has_table_and_row() {
     assert!(error.to_string().contains("row (2"));
 
     let identity = bound(&self::flow(vec![]));
-    let partial = Row::pack([Value::Int(1), Value::Absent, Value::Absent, Value::Absent]);
+    let partial = || Row::pack([Value::Int(1), Value::Absent, Value::Absent, Value::Absent]);
+    let no_key = || Row::pack([Value::Absent, Value::Text("a".into()), Value::Absent, Value::Absent]);
     for (before, after, op) in [
-        (None, Some(partial.clone()), Op::Insert),
-        (Some(partial.clone()), Some(row(1, "a", "1.00")), Op::Update),
-        (Some(partial), None, Op::Delete),
+        (None, Some(partial()), Op::Insert),
+        (None, Some(partial()), Op::Read),
+        (Some(no_key()), Some(row(1, "a", "1.00")), Op::Update),
+        (Some(partial()), Some(no_key()), Op::Update),
+        (Some(no_key()), None, Op::Delete),
         (None, Some(row(1, "a", "1.00")), Op::Update),
         (None, None, Op::Delete),
         (None, None, Op::Insert),
     ] {
-        assert_eq!(at(&identity, before, after, op).code(), codes::PARTIAL_IMAGE);
+        let error = at(&identity, before, after, op);
+        assert_eq!(error.code(), codes::PARTIAL_IMAGE);
+        assert!(error.to_string().contains("binlog_row_image = MINIMAL or NOBLOB"), "{error}");
     }
     let short = Row::pack([Value::Int(1)]);
     assert_eq!(at(&identity, None, Some(short), Op::Insert).code(), codes::STRUCTURE_DIFFERS);
+}
+
+/// Of an image without all columns what is there is handed on, by flows that read nothing but the key.
+#[test]
+fn case_29_updates_in_part() {
+    let part = |id: Option<i64>, status: Option<&'static str>| {
+        Row::pack([
+            id.map_or(Value::Absent, Value::Int),
+            status.map_or(Value::Absent, |s| Value::Text(s.into())),
+            Value::Absent,
+            Value::Absent,
+        ])
+    };
+    let plain = flow(vec![select(&["id as number", "note", "status"])]);
+    for (flow, before, after) in [
+        (&plain, part(Some(1), None), part(Some(1), Some("paid"))),
+        (&plain, part(Some(1), None), part(Some(2), Some("paid"))),
+    ] {
+        let flow = bound(flow);
+        assert_eq!(flow.needs_whole_rows(), None);
+        let mut out = Vec::new();
+        flow.changes(&change(Op::Update, Some(before.clone()), Some(after.clone())), &origin(), 0, &mut out)
+            .unwrap();
+        let [update] = &out[..] else { panic!("{out:?}") };
+        assert!(update.is_in_part());
+        assert_eq!(update.key, Row::pack([after.get(0)]));
+        assert_eq!(update.row, Some(Row::pack([after.get(0), Value::Absent, Value::Text("paid".into())])));
+        assert_eq!(update.before, Some(Row::pack([before.get(0), Value::Absent, Value::Absent])));
+        out.clear();
+        // while the table is copied
+        flow.changes(&change(Op::Update, None, Some(after)), &origin(), 0, &mut out).unwrap();
+        assert!(out[0].is_in_part() && out[0].before.is_none());
+        out.clear();
+        flow.changes(&change(Op::Delete, Some(before), None), &origin(), 0, &mut out).unwrap();
+        assert_eq!((out[0].op, &out[0].key), (TargetOp::Delete, &Row::pack([Value::Int(1)])));
+    }
+    let needs = |flow: &FlowPlan| bound(flow).needs_whole_rows().map(str::to_owned);
+    assert_eq!(needs(&flow(vec![filter("id > 5"), extend(&["id * 2 as twice"])])), None);
+    assert_eq!(needs(&keyed(vec![extend(&["id * 2 as twice"])], &["twice"])), None);
+    let reads = needs(&flow(vec![select(&["id", "status as s"]), filter("s <> 'x'")])).unwrap();
+    assert_eq!(reads, "a filter reads column \"status\"");
+    let reads = needs(&flow(vec![extend(&["amount * 2 as twice"])])).unwrap();
+    assert_eq!(reads, "a computed column reads column \"amount\"");
+    let reads = needs(&keyed(vec![], &["status"])).unwrap();
+    assert!(reads.contains("\"status\", which is not of the source's key"), "{reads}");
+    let filtered = bound(&flow(vec![filter("status <> 'x'")]));
+    let update = change(Op::Update, Some(part(Some(1), None)), Some(part(Some(1), Some("a"))));
+    let error = filtered.changes(&update, &origin(), 0, &mut Vec::new()).unwrap_err();
+    assert_eq!(error.code(), codes::PARTIAL_IMAGE);
+    let text = error.to_string();
+    assert!(text.contains("\"status\"") && text.contains("shop.orders"), "{text}");
 }
 
 #[test]

@@ -6,23 +6,39 @@
 //! key that the target holds equal to another (a case-insensitive collation) is then deleted and written,
 //! never written and deleted.
 //!
+//! *Updates in part* ([`TargetChange::is_in_part`]) are laid over what the tick has said of the row before them, in the order
+//! of the source; so of a whole row a whole row comes, and of several updates in part one, of the row that had
+//! the first one's key in front of the tick. A row that moves to another key takes what is known of it along.
+//!
 //! *A table without key.* The rows that come count +1 each, those that go -1, equal rows together; what is left over is
 //! handed on, each row as many times. Deletes go before inserts here too, and each finds its row: a worker has all
 //! changes of a row of the source in their order, and nothing deletes a row that is not there; so of the rows that it
 //! wrote in earlier parts at least as many are still there as go now, whatever other workers do.
 
-use cdc_core::connector::{TargetChange, TargetOp};
+use cdc_core::Row;
+use cdc_core::connector::{TargetChange, TargetOp, TargetTable};
 use cdc_core::event::Op;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+/// The key that the row of an update had in front of it.
+pub type From<'f> = &'f dyn Fn(&TargetChange) -> Row;
+
+/// [`From`], of changes that all have this table's shape.
+pub fn key_before<'t>(table: &'t TargetTable) -> impl Fn(&TargetChange) -> Row + 't {
+    |change| change.before.as_ref().map_or_else(|| change.key.clone(), |before| table.key_of(before))
+}
+
 /// Nets the changes of one table and tick, in any order of arrival.
-pub fn net(changes: Vec<TargetChange>) -> Vec<TargetChange> {
+pub fn net(from: From<'_>, changes: Vec<TargetChange>) -> Vec<TargetChange> {
+    if changes.iter().any(TargetChange::is_in_part) {
+        return net_in_part(from, changes);
+    }
     // rows of one chunk have keys of their own
     if changes.iter().all(|c| c.source_op == Op::Read) && is_one_chunk(&changes) {
         return changes;
     }
-    let mut last: HashMap<cdc_core::Row, TargetChange, foldhash::fast::FixedState> =
+    let mut last: HashMap<Row, TargetChange, foldhash::fast::FixedState> =
         HashMap::with_capacity_and_hasher(changes.len(), foldhash::fast::FixedState::default());
     for change in changes {
         match last.entry(change.key.clone()) {
@@ -43,6 +59,65 @@ pub fn net(changes: Vec<TargetChange>) -> Vec<TargetChange> {
     net
 }
 
+/// The same, where some are updates in part.
+fn net_in_part(from: From<'_>, mut changes: Vec<TargetChange>) -> Vec<TargetChange> {
+    changes.sort_by_key(|c| (c.tick, c.ordinal, c.op));
+    let mut known: HashMap<Row, TargetChange, foldhash::fast::FixedState> =
+        HashMap::with_capacity_and_hasher(changes.len(), foldhash::fast::FixedState::default());
+    for change in changes {
+        if !change.is_in_part() {
+            known.insert(change.key.clone(), change);
+            continue;
+        }
+        let from = from(&change);
+        let moved = from != change.key;
+        let merged = match known.remove(&from) {
+            // the tick has not said anything of it
+            None => change.clone(),
+            // it is gone: nothing is there to be changed
+            Some(gone) if gone.op == TargetOp::Delete => {
+                known.insert(from, gone);
+                continue;
+            }
+            Some(earlier) => {
+                let row = match (&earlier.row, &change.row) {
+                    (Some(below), Some(above)) => Some(below.overlaid(above)),
+                    (_, row) => row.clone(),
+                };
+                let in_part = earlier.is_in_part();
+                TargetChange {
+                    row,
+                    // of an update in part the row that is changed, as it was in front of the tick
+                    before: if in_part {
+                        earlier.before.or_else(|| change.before.clone())
+                    } else if moved {
+                        None
+                    } else {
+                        earlier.before
+                    },
+                    source_op: if in_part { Op::Update } else { earlier.source_op },
+                    ..change.clone()
+                }
+            }
+        };
+        if moved {
+            let gone = TargetChange {
+                op: TargetOp::Delete,
+                source_op: Op::Delete,
+                key: from.clone(),
+                row: None,
+                before: change.before.clone(),
+                ..change.clone()
+            };
+            known.insert(from, gone);
+        }
+        known.insert(change.key.clone(), merged);
+    }
+    let mut net: Vec<TargetChange> = known.into_values().collect();
+    net.sort_unstable_by(|a, b| (a.op, a.ordinal, &a.key).cmp(&(b.op, b.ordinal, &b.key)));
+    net
+}
+
 /// Rows of one chunk share their origin and have ordinals that ascend one by one.
 fn is_one_chunk(changes: &[TargetChange]) -> bool {
     changes.windows(2).all(|w| w[0].origin == w[1].origin && w[0].ordinal < w[1].ordinal)
@@ -50,12 +125,12 @@ fn is_one_chunk(changes: &[TargetChange]) -> bool {
 }
 
 /// Nets the changes of one table without key and one tick, in any order of arrival.
-pub fn net_multiset(changes: Vec<TargetChange>) -> Vec<TargetChange> {
+pub fn net_multiset(_: From<'_>, changes: Vec<TargetChange>) -> Vec<TargetChange> {
     if changes.iter().all(|c| c.op == TargetOp::Upsert) {
         return changes;
     }
     // of the changes that go and come, those that have not found their opposite
-    let mut left: HashMap<cdc_core::Row, Vec<TargetChange>, foldhash::fast::FixedState> =
+    let mut left: HashMap<Row, Vec<TargetChange>, foldhash::fast::FixedState> =
         HashMap::with_capacity_and_hasher(changes.len(), foldhash::fast::FixedState::default());
     for change in changes {
         let same = left.entry(change.key.clone()).or_default();
@@ -72,7 +147,24 @@ pub fn net_multiset(changes: Vec<TargetChange>) -> Vec<TargetChange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, TableId, TableSchema};
     use cdc_core::{Row, Value};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    fn table() -> TargetTable {
+        let column = |name| Column::new(name, ColumnType::Int { width: IntWidth::Int, unsigned: false });
+        let schema = TableSchema {
+            id: TableId::new("shop", "t"),
+            version: 1,
+            columns: vec![column("id"), column("a"), column("b")],
+            primary_key: vec![0],
+            unique_keys: vec![],
+            charset: Charset::utf8mb4(),
+            comment: String::new(),
+        };
+        TargetTable { name: "t".into(), schema: Arc::new(schema), key: vec![0] }
+    }
 
     fn change(ordinal: u64, op: TargetOp, key: i64, value: i64) -> TargetChange {
         TargetChange {
@@ -113,7 +205,7 @@ mod tests {
         // within one ordinal the row arrives under its new key: 2 is deleted at 2 after it was written at 1
         let expected = apply(&changes);
         permute(changes.clone(), &mut |order| {
-            let netted = net(order);
+            let netted = net(&key_before(&table()), order);
             assert!(netted.windows(2).all(|w| w[0].op <= w[1].op), "deletes first");
             assert_eq!(apply(&netted), expected);
             assert!(netted.len() <= 3);
@@ -147,11 +239,127 @@ mod tests {
         ];
         let expected = count(&changes);
         permute(changes, &mut |order| {
-            let netted = net_multiset(order);
+            let netted = net_multiset(&key_before(&table()), order);
             assert!(netted.windows(2).all(|w| w[0].op <= w[1].op), "deletes first");
             assert_eq!(netted.len(), 3);
             assert_eq!(count(&netted), expected);
         });
+    }
+
+    /// A row of a key and two columns, of which some may be absent.
+    fn part(key: i64, a: Option<i64>, b: Option<i64>) -> Row {
+        let value = |v: Option<i64>| v.map_or(Value::Absent, Value::Int);
+        Row::pack([Value::Int(key), value(a), value(b)])
+    }
+
+    /// What a target does with a batch: rows that move are looked up in front of it.
+    fn write(table: &TargetTable, target: &mut BTreeMap<Row, Row>, changes: &[TargetChange]) {
+        let from = key_before(table);
+        let first = target.clone();
+        for c in changes {
+            match &c.row {
+                None => drop(target.remove(&c.key)),
+                Some(row) if !c.is_in_part() => drop(target.insert(c.key.clone(), row.clone())),
+                Some(row) => match first.get(&from(c)) {
+                    Some(known) => drop(target.insert(c.key.clone(), known.overlaid(row))),
+                    None => assert!(c.before.is_none(), "{c:?} finds no row"),
+                },
+            }
+        }
+    }
+
+    /// Random histories of three keys: inserts, updates in part and whole, moves, deletes. The target that is given the
+    /// net changes of each tick holds what the source held at its end.
+    #[test]
+    fn case_29_updates_in_part_are_merged_in_the_order_of_the_source() {
+        let table = table();
+        let mut state = 0x2545_f491_4f6c_dd1du64;
+        let mut random = |below: i64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as i64
+        };
+        let (mut source, mut target) = (BTreeMap::<i64, Row>::new(), BTreeMap::new());
+        for tick in 1..3_000 {
+            let mut changes = Vec::new();
+            for ordinal in 1..=1 + random(9) as u64 {
+                let (key, to) = (random(3), random(3));
+                let change = |op, source_op, key, row: Option<Row>, before| TargetChange {
+                    tick,
+                    ordinal,
+                    op,
+                    source_op,
+                    key: Row::pack([Value::Int(key)]),
+                    row,
+                    before,
+                    origin: 0,
+                };
+                let key_only = part(key, None, None);
+                match source.remove(&key) {
+                    None => {
+                        let row = part(key, Some(random(100)), Some(random(100)));
+                        source.insert(key, row.clone());
+                        changes.push(change(TargetOp::Upsert, Op::Insert, key, Some(row), None));
+                    }
+                    Some(_) if random(5) == 0 => {
+                        changes.push(change(TargetOp::Delete, Op::Delete, key, None, Some(key_only)));
+                    }
+                    Some(row) => {
+                        let to = if source.contains_key(&to) { key } else { to };
+                        let some = |yes: bool, v| yes.then_some(v);
+                        let which = random(3);
+                        let over = part(to, some(which != 0, random(100)), some(which != 1, random(100)));
+                        source.insert(to, row.overlaid(&over));
+                        if over.has_absent() || to == key {
+                            let before = Some(if random(3) == 0 { row } else { key_only });
+                            changes.push(change(TargetOp::Upsert, Op::Update, to, Some(over), before));
+                        } else {
+                            changes.push(change(TargetOp::Delete, Op::Delete, key, None, Some(key_only)));
+                            changes.push(change(TargetOp::Upsert, Op::Insert, to, Some(over), None));
+                        }
+                    }
+                }
+            }
+            let ours: Vec<_> = changes.clone();
+            // in any order of arrival
+            for i in (1..changes.len()).rev() {
+                changes.swap(i, random(i as i64 + 1) as usize);
+            }
+            let netted = net(&key_before(&table), changes);
+            assert!(netted.windows(2).all(|w| w[0].op <= w[1].op), "deletes first");
+            let keys: std::collections::BTreeSet<_> = netted.iter().map(|c| &c.key).collect();
+            assert_eq!(keys.len(), netted.len(), "one change a key: {netted:?}");
+            write(&table, &mut target, &netted);
+            let expected: BTreeMap<Row, Row> =
+                source.iter().map(|(key, row)| (Row::pack([Value::Int(*key)]), row.clone())).collect();
+            assert_eq!(target, expected, "tick {tick}: {ours:#?}\n{netted:#?}");
+        }
+    }
+
+    /// While a table is copied a row need not be there.
+    #[test]
+    fn case_29_updates_in_part_of_rows_that_are_not_there_yet() {
+        let table = table();
+        let update = |ordinal, a| TargetChange {
+            row: Some(part(1, a, None)),
+            ..change(ordinal, TargetOp::Upsert, 1, 0)
+        };
+        let read = TargetChange {
+            row: Some(part(1, Some(5), Some(6))),
+            source_op: Op::Read,
+            ..change(2, TargetOp::Upsert, 1, 0)
+        };
+        let mut target = BTreeMap::new();
+        write(&table, &mut target, &net(&key_before(&table), vec![update(1, Some(1))]));
+        assert!(target.is_empty());
+        // the chunk's row has seen the first one
+        write(
+            &table,
+            &mut target,
+            &net(&key_before(&table), vec![update(3, Some(3)), read, update(1, Some(1))]),
+        );
+        assert_eq!(target.into_values().collect::<Vec<_>>(), [part(1, Some(3), Some(6))]);
     }
 
     fn permute(items: Vec<TargetChange>, each: &mut impl FnMut(Vec<TargetChange>)) {

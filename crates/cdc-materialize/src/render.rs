@@ -12,7 +12,7 @@ use cdc_core::Error;
 use cdc_core::connector::Delivery;
 use cdc_core::plan::Plan;
 use cdc_core::tick::Tick;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -61,6 +61,8 @@ pub struct Ports {
     pub sources: BTreeMap<String, Box<dyn SourcePort>>,
     /// By sink name.
     pub sinks: BTreeMap<String, (Delivery, Box<dyn SinkPort>)>,
+    /// Sources in whose logs images need not hold all columns; the same on all workers.
+    pub by_table: BTreeSet<String>,
     /// Shared by all workers.
     pub failure: Arc<Failure>,
     /// Shared by all workers; as many as there are workers.
@@ -77,7 +79,8 @@ pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> ProbeH
             let port = ports.sources.remove(&source.name);
             let records = source::source(&scope, &source.name, port);
             let ends = flow::ends(records.clone(), &source.name);
-            let spread = source::spread(records, &source.name, scope.peers());
+            let by_table = ports.by_table.contains(&source.name);
+            let spread = source::spread(records, &source.name, scope.peers(), by_table, &ports.failure);
             for sink in &plan.sinks {
                 routed.entry(&sink.name).or_default().push(ends.clone());
             }

@@ -161,7 +161,8 @@ pub enum LogItem {
     },
     /// Nothing for us, but the position has moved (a heartbeat, a rotation).
     Moved,
-    /// The files are read to their end, with what is to be told of it. Asked again it is the same.
+    /// The files are read to their end, with what is to be told of it, or the time of [`LogReader::stop_at`] has come.
+    /// Asked again it is the same.
     End(Option<Box<Diagnostic>>),
 }
 
@@ -250,6 +251,10 @@ pub struct LogReader {
     again: Option<Box<LogReader>>,
     /// The branch that goes with the commit that is pending.
     resolved: Option<String>,
+    /// What is committed at or after this time is not given out.
+    stop_micros: Option<i64>,
+    /// One of these has been met.
+    over: bool,
     /// Nothing but this transaction is wanted, and its rows although it ends in a PREPARE.
     only: Option<Gtid>,
     maps: HashMap<u64, CachedMap, foldhash::fast::FixedState>,
@@ -449,6 +454,8 @@ impl LogReader {
             ahead: BTreeMap::new(),
             again: None,
             resolved: None,
+            stop_micros: None,
+            over: false,
             only: None,
             maps: HashMap::default(),
             pending: VecDeque::new(),
@@ -599,6 +606,9 @@ impl LogReader {
             if let Some(item) = self.take_pending() {
                 return Ok(item);
             }
+            if self.over {
+                return Ok(LogItem::End(None));
+            }
             if self.again.is_some() {
                 self.read_again().await?;
                 continue;
@@ -684,6 +694,12 @@ impl LogReader {
         }
         self.charsets_ensured = true;
         Ok(())
+    }
+
+    /// From here on nothing is given out that was committed at or after this time (microseconds since 1970 UTC), nor
+    /// anything behind it in the log: [`LogItem::End`] comes instead, between two transactions.
+    pub fn stop_at(&mut self, micros: i64) {
+        self.stop_micros = Some(micros);
     }
 
     /// The next item, if its event has been read.
@@ -1030,8 +1046,13 @@ impl LogReader {
             // what comes now is new, on later connections too
             self.read_from = None;
         }
+        let committed = micros.unwrap_or(i64::from(header.timestamp) * 1_000_000);
+        if !passed && self.only.is_none() && self.stop_micros.is_some_and(|stop| committed >= stop) {
+            self.over = true;
+            return Ok(());
+        }
         let origin = Origin {
-            timestamp_micros: micros.unwrap_or(i64::from(header.timestamp) * 1_000_000),
+            timestamp_micros: committed,
             gtid: gtid.to_string().into(),
             file: self.point.file.clone(),
             offset: self.point.offset.saturating_sub(u64::from(header.size)),
@@ -1331,10 +1352,13 @@ impl LogReader {
             ddl::Outcome::Dml { tables, .. } => {
                 // of tables that are not captured it does not matter how they are logged
                 if tables.is_empty() || tables.iter().any(|t| self.captured(t)) {
-                    return Err(Error::definite(codes::STATEMENT_FORMAT, "a change was logged as a statement, not as rows")
-                        .note(self.here())
-                        .note(format!("the statement: {}", quote(query.text)))
-                        .help(self.set_for_good("binlog_format", "ROW")));
+                    return Err(Error::definite(
+                        codes::STATEMENT_FORMAT,
+                        "a change was logged as a statement, not as rows",
+                    )
+                    .note(self.here())
+                    .note(format!("the statement: {}", quote(query.text)))
+                    .help(self.set_for_good("binlog_format", "ROW")));
                 }
                 Ok(())
             }
@@ -1344,7 +1368,9 @@ impl LogReader {
                     && !tables.is_empty()
                     && tables.iter().all(|t| self.structures.get(t).is_none()) =>
             {
-                self.structures.forget(&tables);
+                // of one that has come in later the structure is of behind this statement
+                let forgotten: Vec<TableId> = tables.into_iter().filter(|t| !self.is_behind(t)).collect();
+                self.structures.forget(&forgotten);
                 Ok(())
             }
             ddl::Outcome::NotUnderstood { diagnostic, tables } => {
@@ -1352,7 +1378,9 @@ impl LogReader {
                 if tables.is_empty() || tables.iter().any(|t| self.captured(t)) {
                     return Err(Error::from(*diagnostic).note(self.here()));
                 }
-                self.structures.forget(&tables);
+                // of one that has come in later the structure is of behind this statement
+                let forgotten: Vec<TableId> = tables.into_iter().filter(|t| !self.is_behind(t)).collect();
+                self.structures.forget(&forgotten);
                 Ok(())
             }
         }
@@ -1629,7 +1657,14 @@ impl LogReader {
             completion.get_or_init(|| {
                 let indexes = ddl::Structures::indexes(&self.structures, &schema.id);
                 let mariadb = server.is_some_and(Server::is_mariadb);
-                Box::new(Completion::new(decoder.schema(), indexes.as_deref(), mariadb, without_generated))
+                let past = self.present.is_some();
+                Box::new(Completion::new(
+                    decoder.schema(),
+                    indexes.as_deref(),
+                    mariadb,
+                    without_generated,
+                    past,
+                ))
             })
         });
         let op = match event.kind {

@@ -248,6 +248,9 @@ const RECONNECT: Duration = Duration::from_millis(500);
 /// A table that keeps answering "not as expected" although the log has been read past it is not followed.
 const MOVED_LIMIT: u32 = 20;
 
+/// How far the clocks of two machines may be apart, in microseconds.
+const CLOCKS: i64 = 2_000_000;
+
 /// A source.
 pub struct Capture {
     config: Config,
@@ -276,12 +279,16 @@ pub struct Capture {
     touched_limit: usize,
     /// After a lost connection: when the log is asked for again.
     retry_at: Option<Instant>,
+    /// The time has come at which it was to end.
+    over: bool,
     /// Tables that come in at the next boundary.
     adopted: Vec<Adoption>,
     /// Everything that was given out or passed over before the start, and P0 of tables that came in later.
     base: Watermark,
     /// A table without a key whose changes that waited are being given out.
     draining: Option<TableId>,
+    /// See [`Capture::partial_images`].
+    partial_images: Option<String>,
 }
 
 struct Backoff {
@@ -354,6 +361,7 @@ impl Capture {
         let copying =
             if copy { discovery.tables.iter().map(|t| (t.id.clone(), None)).collect() } else { Vec::new() };
         let mut capture = Capture::assemble(config, server, log, copying)?;
+        capture.partial_images = preflight::partial_images(&checks);
         capture.out.extend(discovery.notices.into_iter().map(CaptureItem::Notice));
         if !copy {
             // anything wrong with the position is told at once
@@ -408,6 +416,7 @@ impl Capture {
         let copying = state.copying.iter().map(|c| (c.table.clone(), Some(c))).collect();
         // touched is lost: all that was given out counts as forgotten
         let mut capture = Capture::assemble(config, server, log, copying)?;
+        capture.partial_images = preflight::partial_images(&checks);
         for table in fresh {
             capture.begin_adoption(table);
         }
@@ -496,9 +505,11 @@ impl Capture {
             ended: false,
             touched_limit: TOUCHED_LIMIT,
             retry_at: None,
+            over: false,
             adopted: Vec::new(),
             base,
             draining: None,
+            partial_images: None,
         };
         let known: Vec<Arc<TableSchema>> = capture.log.structures().tables().cloned().collect();
         for schema in known {
@@ -614,6 +625,16 @@ impl Capture {
         Ok(())
     }
 
+    /// The server that is read from.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Has everything of this set been given out?
+    pub fn has_given_out(&self, gtids: &GtidSet) -> bool {
+        self.log.gtids().contains_set(gtids)
+    }
+
     /// True once everything that was asked for by `hold_chunks_until` has been given out.
     pub fn is_past_hold(&self) -> bool {
         self.log.gtids().contains_set(&self.hold)
@@ -640,6 +661,12 @@ impl Capture {
     /// True between transactions, when nothing that was begun is still to be given out.
     pub fn at_boundary(&self) -> bool {
         self.log.at_boundary() && self.out.is_empty() && self.draining.is_none()
+    }
+
+    /// The server's setting at the start, if by it images of its log need not hold all columns. (A session may have
+    /// its own, and the log of another time may have been written under another one.)
+    pub fn partial_images(&self) -> Option<&str> {
+        self.partial_images.as_deref()
     }
 
     /// True when every table is whole.
@@ -734,8 +761,13 @@ impl Capture {
             if let Some(item) = self.out.pop_front() {
                 return self.show(item);
             }
-            if self.ended {
+            if self.ended || self.over {
                 return Ok(CaptureItem::End);
+            }
+            if let Some(stop) = self.config.stop_micros
+                && self.is_whole()
+            {
+                self.log.stop_at(stop);
             }
             if self.drain()? {
                 continue;
@@ -905,10 +937,20 @@ impl Capture {
                 self.out.push_back(CaptureItem::Schema { origin, statement, changes, before, after });
             }
             LogItem::Appeared { table } => self.begin_adoption(table),
+            // a quiet server: whatever it commits from now on is behind the time
+            LogItem::Moved
+                if self.config.stop_micros.is_some_and(|stop| now_micros() > stop + CLOCKS)
+                    && self.is_whole() =>
+            {
+                self.over = true;
+                self.out.push_back(CaptureItem::Moved);
+            }
             LogItem::Commit { .. } => self.out.push_back(CaptureItem::TransactionEnd),
             LogItem::Moved => self.out.push_back(CaptureItem::Moved),
             LogItem::End(notice) => {
-                self.ended = true;
+                // files end once and for all, a time may be another one in the next run
+                self.ended = self.config.files.is_some();
+                self.over = true;
                 self.out.extend(notice.map(|notice| CaptureItem::Notice(*notice)));
             }
         }

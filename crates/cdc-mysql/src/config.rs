@@ -30,6 +30,37 @@ pub enum StartMode {
     Gtids(crate::gtid::GtidSet),
 }
 
+/// Where to end. Tables that are being copied are made whole first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopAt {
+    /// In front of the first transaction committed at or after this time: microseconds since 1970 UTC. (MariaDB's log
+    /// tells seconds: of the second in which the time lies all is given out.)
+    Timestamp(i64),
+    /// Behind the transaction in which this byte of a file lies.
+    File(String, u64),
+    /// When all of this GTID set has been given out.
+    Gtids(crate::gtid::GtidSet),
+}
+
+impl StopAt {
+    /// From a time (`2026-01-31 12:00:00`, UTC), `file:position` or a GTID set.
+    ///
+    /// # Errors
+    /// `OPTION_VALUE` if it is none of these.
+    pub fn parse(text: &str) -> Result<StopAt> {
+        if let Some(micros) = parse_timestamp(text) {
+            return Ok(StopAt::Timestamp(micros));
+        }
+        match parse_offset(text) {
+            Ok(StartMode::File(file, offset)) => Ok(StopAt::File(file, offset)),
+            Ok(StartMode::Gtids(set)) if !set.is_empty() => Ok(StopAt::Gtids(set)),
+            _ => Err(Error::definite(codes::OPTION_VALUE, format!("\"{text}\" is no place to end")).help(
+                "caught-up; a time in UTC such as \"2026-01-31 12:00:00\"; binlog.000042:1234; or a GTID set",
+            )),
+        }
+    }
+}
+
 /// A named point of a chunk's way, where a test may do something at the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
@@ -143,6 +174,8 @@ pub struct Config {
     pub server_id: u32,
     /// Where to begin.
     pub start: StartMode,
+    /// Ends by itself in front of what was committed at or after this time, once all tables are whole.
+    pub stop_micros: Option<i64>,
     /// Rows of a chunk.
     pub chunk_rows: u64,
     /// Connections that read chunks.
@@ -230,6 +263,7 @@ impl Config {
             tables,
             server_id: 5400,
             start: StartMode::Initial,
+            stop_micros: None,
             chunk_rows: 8096,
             chunk_readers: 2,
             chunk_bytes: 16 << 20,
@@ -472,6 +506,10 @@ fn parse_offset(text: &str) -> Result<StartMode> {
 /// `YYYY-MM-DD[ HH:MM:SS[.ffffff]]`, in UTC, as microseconds since 1970.
 fn parse_timestamp(text: &str) -> Option<i64> {
     let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
+    // three numbers may be a GTID of MariaDB
+    if day.find('-') != Some(4) {
+        return None;
+    }
     let mut parts = day.split('-').map(str::parse::<u16>);
     let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
     let (time, fraction) =
@@ -484,6 +522,9 @@ fn parse_timestamp(text: &str) -> Option<i64> {
         return None;
     }
     let date = cdc_core::value::Date { year, month: month.try_into().ok()?, day: day.try_into().ok()? };
+    if !date.is_real() {
+        return None;
+    }
     cdc_core::value::DateTime { date, hour, minute, second, micro }.micros_since_epoch()
 }
 

@@ -278,6 +278,12 @@ pub fn ensure(checks: &[Check]) -> Result<()> {
     Err(Error::from(first))
 }
 
+/// The server's setting, where by it row images need not hold all columns: `binlog_row_image = MINIMAL`.
+pub fn partial_images(checks: &[Check]) -> Option<String> {
+    let image = checks.iter().find(|c| c.setting == "binlog_row_image" && !c.ok)?;
+    Some(format!("{} = {}", image.setting, image.actual))
+}
+
 /// The errors among the checks.
 pub fn failures(checks: &[Check]) -> Vec<Diagnostic> {
     checks.iter().filter(|c| !c.advised).filter_map(Check::diagnostic).collect()

@@ -24,6 +24,10 @@
 //! the newer thing; known in some columns only: those are laid over the row; unknown: the key is read again as
 //! a small chunk; else the row is given out as it was read.
 //!
+//! A row is unknown where a partial image moves it to another key, or where the log does not tell a value that has
+//! changed: its target's row goes, and it is queued as a small chunk, which is read when its LW holds that
+//! transaction. Until then it is missing at the target, which is why the table is not whole before.
+//!
 //! A chunk is thrown away and read again if the log holds a DDL of its table that is not in LW, up to the mend
 //! position; if the server answers that the table has changed; or if the structure in force at
 //! the mend position is not the one it was selected with.

@@ -358,8 +358,11 @@ async fn structures_that_the_log_tells_are_those_that_the_server_shows() -> Resu
     let shown = present.get(&TableId::new("p4", "t")).context("a table")?;
     let (learned, change) = told.rows.first().context("a row")?;
     ensure!(learned.primary_key == shown.primary_key, "{:?}", learned.primary_key);
-    ensure!(learned.columns.len() == shown.columns.len());
-    for (learned, shown) in learned.columns.iter().zip(&shown.columns) {
+    // generated columns are not given out where the server leaves them out of some images
+    let given = |c: &&Column| c.generated.is_none() || learned.column_index(&c.name).is_some();
+    let shown: Vec<&Column> = shown.columns.iter().filter(given).collect();
+    ensure!(learned.columns.len() == shown.len(), "{} and {} columns", learned.columns.len(), shown.len());
+    for (learned, shown) in learned.columns.iter().zip(shown) {
         let untold = Column { default: None, comment: String::new(), generated: None, ..shown.clone() };
         let learned = Column { generated: None, ..learned.clone() };
         // a collation is a number that may have no name here

@@ -157,51 +157,6 @@ async fn case_30_a_statement_in_the_log_stops_with_position_and_statement() -> R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn case_28_29_partial_images_are_refused() -> Result<()> {
-    let cases = [
-        ("binlog_row_image = MINIMAL", "UPDATE t SET v = 2 WHERE id = 1"),
-        ("binlog_row_image = MINIMAL", "DELETE FROM t"),
-        ("binlog_row_image = NOBLOB", "UPDATE t SET v = 2 WHERE id = 1"),
-        ("binlog_row_image = MINIMAL", "INSERT INTO t (id) VALUES (5)"),
-    ];
-    check_partial_images("c29", &cases, "binlog_row_image = MINIMAL").await
-}
-
-/// MariaDB has no binary JSON, so nothing that could be told in part.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn case_28_29_partial_json_is_refused_mysql_only() -> Result<()> {
-    let partial = "binlog_row_value_options = PARTIAL_JSON";
-    let cases = [(partial, "UPDATE t SET j = JSON_SET(j, '$.a', 2) WHERE id = 1")];
-    check_partial_images("c29j", &cases, &format!("binlog_row_image = MINIMAL, SESSION {partial}")).await
-}
-
-/// Each statement under its setting stops a capture; of a table that is not captured the last setting does not
-/// matter.
-async fn check_partial_images(database: &str, cases: &[(&str, &str)], setting: &str) -> Result<()> {
-    let server = server().await;
-    let mend = server.kind().set_for_good();
-    for (n, (setting, statement)) in cases.iter().enumerate() {
-        let database = format!("{database}_{n}");
-        let sql = format!("SET SESSION {setting}; {statement}");
-        let error = stops(&server, &database, &[&format!("{database}.t")], &sql).await?;
-        let name = setting.split(' ').next().context("a name")?;
-        check_error(&error, codes::PARTIAL_IMAGE, &[&format!("{mend} {name}"), "binlog.0000"])?;
-    }
-    server.sql(&format!(
-        "CREATE DATABASE {database}; USE {database}; CREATE TABLE t (id INT PRIMARY KEY, j JSON); CREATE TABLE other LIKE t;
-         INSERT INTO other VALUES (1, '{{\"a\": 1, \"b\": \"a text of some length\"}}')"
-    ))?;
-    let (mut capture, mut copy) = initial(config(&server, &[&format!("{database}.t")])).await?;
-    server.sql(&format!(
-        "USE {database}; SET SESSION {setting};
-         UPDATE other SET j = JSON_SET(j, '$.a', 2); DELETE FROM other; SET SESSION binlog_row_image = FULL; INSERT INTO t VALUES (1, '{{}}')"
-    ))?;
-    copy.catch_up(&mut capture).await?;
-    ensure!(copy.log.len() == 1);
-    assert_all_equal(&server, &copy).await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_76_accounts() -> Result<()> {
     let server = server().await;
     server.sql(
@@ -266,14 +221,11 @@ async fn check_settings(server: &Server, database: &str, settings: &[Setting]) -
     Ok(state)
 }
 
-/// MariaDB always writes GTIDs, and knows no partial JSON.
+/// MariaDB always writes GTIDs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_76_settings_mysql_only() -> Result<()> {
     let server = server().await;
-    let settings = [
-        ("binlog_row_value_options", "'PARTIAL_JSON'", "''", "PARTIAL_JSON"),
-        ("gtid_mode", "'ON_PERMISSIVE'", "'ON'", "ON_PERMISSIVE"),
-    ];
+    let settings = [("gtid_mode", "'ON_PERMISSIVE'", "'ON'", "ON_PERMISSIVE")];
     check_settings(&server, "c76m", &settings).await.map(drop)
 }
 
@@ -283,8 +235,6 @@ async fn case_76_settings() -> Result<()> {
     let settings = [
         ("binlog_format", "'STATEMENT'", "'ROW'", "STATEMENT"),
         ("binlog_format", "'MIXED'", "'ROW'", "MIXED"),
-        ("binlog_row_image", "'MINIMAL'", "'FULL'", "MINIMAL"),
-        ("binlog_row_image", "'NOBLOB'", "'FULL'", "NOBLOB"),
     ];
     let state = check_settings(&server, "c76s", &settings).await?;
     for (option, says) in [

@@ -15,7 +15,7 @@ use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until};
 use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
 use cdc_core::connector::{JobIdentity, Sink, TargetTable};
-use cdc_core::plan::program::{BoundFlow, multiset_warnings};
+use cdc_core::plan::program::{BoundFlow, multiset_warnings, whole_rows_missing};
 use cdc_core::plan::{FlowPlan, Plan, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::schema::{TableId, TableSchema};
@@ -25,9 +25,9 @@ use cdc_core::{Error, Result, ZeroDates, codes};
 use cdc_materialize::record::Record;
 use cdc_materialize::render::{Counters, Failure, Ports, render};
 use cdc_mysql::capture::Capture;
-use cdc_mysql::config::Config;
+use cdc_mysql::config::{Config, StopAt};
 use cdc_schema::derivator::derive;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -116,7 +116,10 @@ fn run_on(
     stop: &Stop,
 ) -> Result<Report> {
     let source = only_source(plan)?;
-    let config = Config::from_options(&source.options)?.relative_to(&options.base);
+    let mut config = Config::from_options(&source.options)?.relative_to(&options.base);
+    if let Until::At(StopAt::Timestamp(micros)) = &options.until {
+        config.stop_micros = Some(*micros);
+    }
     let mut sinks = Vec::new();
     for sink_plan in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
         sinks.push((sink_plan.name.clone(), cdc_sinks::registry::open(sink_plan, &options.base)?));
@@ -163,6 +166,11 @@ fn run_on(
     base.fingerprint = self::fingerprint(plan);
     let schemas: Vec<Arc<TableSchema>> = capture.schemas().collect();
     let tables = bind_all(plan, &schemas)?;
+    if let Some(setting) = capture.partial_images()
+        && let Some(missing) = whole_rows_missing(&plan.flows, &schemas, setting).into_iter().next()
+    {
+        return Err(Error::from(missing));
+    }
     warn_of_keys(plan, &schemas, status);
     let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name)?;
     for sink in &mut open {
@@ -255,6 +263,8 @@ fn flow(
     }));
     let frontier = Mutex::new(Some(frontier));
     let source_name = started.source.name.clone();
+    let by_table: BTreeSet<String> =
+        started.capture.partial_images().map(|_| source_name.clone()).into_iter().collect();
     let guards = {
         let (plan, failure, counters) = (plan.clone(), failure.clone(), counters);
         let ends = Mutex::new(ends);
@@ -264,6 +274,7 @@ fn flow(
             let mut ports = Ports {
                 sources: BTreeMap::new(),
                 sinks: BTreeMap::new(),
+                by_table: by_table.clone(),
                 failure: failure.clone(),
                 counters: counters.clone(),
             };
@@ -307,6 +318,7 @@ fn flow(
         capture: started.capture,
         to: Some(to_source),
         activator: activator.clone(),
+        failure: failure.clone(),
         permits: Arc::new(Semaphore::new(IN_FLIGHT / 1024)),
         committed,
         stop: stop.0.subscribe(),
@@ -314,7 +326,7 @@ fn flow(
         status: status.clone(),
         base: started.base,
         every: Duration::from_millis(plan.checkpoint.every_ms.max(100)),
-        until: options.until,
+        until: options.until.clone(),
         cuts: started.cuts,
         in_order: workers == 1 || plan.flows.iter().all(|f| f.key.is_none()),
         flows,

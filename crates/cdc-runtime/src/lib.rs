@@ -18,6 +18,7 @@ pub mod status;
 pub mod supervise;
 pub mod verify;
 
+pub use cdc_mysql::config::StopAt;
 pub use job::{Report, RunOptions, Stop, run};
 pub use source_driver::{Ended, Until};
 pub use status::{Message, Phase, Status, StatusHandle};

@@ -22,10 +22,13 @@ use cdc_core::position::{Binding, Position};
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
-use cdc_core::{Result, Row};
+use cdc_core::{Error, Result, Row, codes};
 use cdc_materialize::record::{Guard, Record};
 use cdc_materialize::render::SourcePort;
+use cdc_mysql::binlog::LogPoint;
 use cdc_mysql::capture::{Capture, CaptureItem, CaptureState};
+use cdc_mysql::config::StopAt;
+use cdc_mysql::gtid::GtidSet;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -90,13 +93,21 @@ impl SourcePort for Port {
 }
 
 /// When a run ends by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Until {
     /// Never.
     #[default]
     Stopped,
     /// When everything that the source had committed at the start has been committed at every sink.
     CaughtUp,
+    /// At this place of the source's log, once every table is whole.
+    At(StopAt),
+}
+
+/// Where a run ends, in what is compared at each boundary.
+enum Goal {
+    Gtids(GtidSet),
+    Point(LogPoint),
 }
 
 /// Why a run ended.
@@ -116,6 +127,7 @@ pub(crate) struct Driver {
     pub(crate) capture: Capture,
     pub(crate) to: Option<mpsc::Sender<Record>>,
     pub(crate) activator: Arc<Mutex<Option<SyncActivator>>>,
+    pub(crate) failure: Arc<cdc_materialize::render::Failure>,
     pub(crate) permits: Arc<Semaphore>,
     /// The last tick that every sink has committed.
     pub(crate) committed: watch::Receiver<Tick>,
@@ -165,18 +177,46 @@ impl Driver {
     /// Runs until the end; what is said to be durable then is durable.
     pub(crate) async fn run(mut self) -> Result<Ended> {
         let result = self.drive().await;
+        if let Err(error) = &result {
+            // noted before the source ends: what a sink holds back it lets go only when it looks behind that
+            self.failure.set(error.clone());
+        }
         // the dataflow ends when its source is gone
         self.to = None;
         self.wake();
         result
     }
 
+    fn has_reached(&self, goal: Option<&Goal>) -> bool {
+        let reached = match goal {
+            None => return false,
+            Some(Goal::Gtids(gtids)) => self.capture.has_given_out(gtids),
+            Some(Goal::Point(point)) => self.capture.log_point().has_reached(point),
+        };
+        reached && self.capture.is_whole()
+    }
+
     async fn drive(&mut self) -> Result<Ended> {
-        let goal = match self.until {
+        let goal = match &self.until {
             // a log in files ends where it is caught up with
             Until::CaughtUp if self.capture.ends_by_itself() => None,
-            Until::CaughtUp => Some(self.capture.server_position().await?),
-            Until::Stopped => None,
+            Until::CaughtUp => {
+                Some(Goal::Gtids(GtidSet::parse(&self.capture.server_position().await?.gtids)?))
+            }
+            Until::At(StopAt::Gtids(gtids)) => {
+                let server = self.capture.server();
+                if !gtids.is_of(server.flavor) {
+                    return Err(Error::definite(
+                        codes::OPTION_VALUE,
+                        format!("the server is {server}, and \"{gtids}\" is no GTID set of such a server"),
+                    )
+                    .help("a GTID set of MySQL reads like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23, one of MariaDB like 0-1-270"));
+                }
+                Some(Goal::Gtids(gtids.clone()))
+            }
+            Until::At(StopAt::File(file, offset)) => Some(Goal::Point(LogPoint::new(file.as_str(), *offset))),
+            // the source ends by itself
+            Until::At(StopAt::Timestamp(_)) | Until::Stopped => None,
         };
         let mut open = Open::new(self.base.tick + 1);
         let mut candidate: Option<(Tick, CaptureState)> = None;
@@ -201,12 +241,7 @@ impl Driver {
                 self.status.update(|s| s.phase = Phase::Stopping);
             }
             let boundary = self.capture.at_boundary();
-            if ending.is_none()
-                && boundary
-                && let Some(goal) = &goal
-                && self.capture.is_whole()
-                && self.capture.has_reached(goal)?
-            {
+            if ending.is_none() && boundary && self.has_reached(goal.as_ref()) {
                 ending = Some(Ended::CaughtUp);
             }
             let in_replay = !self.cuts.is_empty();
@@ -348,7 +383,8 @@ impl Driver {
                     CaptureItem::End => ending = Some(ending.unwrap_or(Ended::Complete)),
                 }
                 taken += 1;
-                if taken < AT_ONCE && open.rows < TICK_ROWS && ending.is_none() {
+                let reached = self.capture.at_boundary() && self.has_reached(goal.as_ref());
+                if taken < AT_ONCE && open.rows < TICK_ROWS && ending.is_none() && !reached {
                     item = self.capture.ready()?;
                 }
             }

@@ -176,7 +176,8 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
                     }
                 })?;
                 let (key, decoder) = (ChunkKey::of(schema), ResultDecoder::new(schema)?);
-                let feed = Feed { decoder, key, schema: schema.clone(), narrow: narrow.clone(), view, flow: bound };
+                let feed =
+                    Feed { decoder, key, schema: schema.clone(), narrow: narrow.clone(), view, flow: bound };
                 feeds.entry(feed.flow.target().name.clone()).or_default().push(feed);
             }
         }

@@ -23,6 +23,15 @@
 //! {"tick":15,"table":"log","op":"delete","key":null,"row":{"line":"a"}}
 //! ```
 //!
+//! Where the source's log does not hold all columns of an update (`binlog_row_image` MINIMAL or NOBLOB) those that are not in
+//! a row keep their values. In `debezium-json` the line is a `u` as any; `before` has what the log has of it, the key at
+//! least, or is null while the table is copied: then the row may not be there yet, and comes as a whole (`r`). In `plain`
+//! `op` is `update`; `from` is the key that the row had, or null while the table is copied. In both a row that moves to another
+//! key is one line, with the old key in front.
+//! ```json
+//! {"tick":16,"table":"orders","op":"update","key":{"id":8},"from":{"id":7},"row":{"id":8,"amount":"6.00"}}
+//! ```
+//!
 //! A schema change is a line of its own, the same in both formats, its kind in the words of the flow options
 //! `include` and `exclude` (and `fill_column`: `to` takes the values of `from`, in every row); `tick` is that of the next change or of
 //! the commit, whichever is written first:
@@ -184,7 +193,9 @@ fn plain(out: &mut Vec<u8>, names: &Names, table: &TargetTable, change: &TargetC
     out.extend_from_slice(b",\"table\":");
     push_string(out, &table.name);
     let multiset = table.is_multiset();
+    let in_part = change.is_in_part();
     out.extend_from_slice(match change.op {
+        TargetOp::Upsert if in_part => b",\"op\":\"update\",\"key\":",
         TargetOp::Upsert if multiset => b",\"op\":\"insert\",\"key\":",
         TargetOp::Upsert => b",\"op\":\"upsert\",\"key\":",
         TargetOp::Delete => b",\"op\":\"delete\",\"key\":",
@@ -193,6 +204,13 @@ fn plain(out: &mut Vec<u8>, names: &Names, table: &TargetTable, change: &TargetC
         out.extend_from_slice(b"null");
     } else {
         names.key(out, &change.key);
+    }
+    if in_part {
+        out.extend_from_slice(b",\"from\":");
+        match &change.before {
+            Some(before) => names.key(out, &table.key_of(before)),
+            None => out.extend_from_slice(b"null"),
+        }
     }
     out.extend_from_slice(b",\"row\":");
     match (&change.row, change.op) {
@@ -487,11 +505,14 @@ mod tests {
             },
         ]);
         let minimal = Row::pack([Value::Int(7), Value::Absent, Value::Null]);
+        let old = Row::pack([Value::Int(6), Value::Absent, Value::Absent]);
         let changes = vec![
             change(1, TargetOp::Upsert, Op::Read, None, Some(row("x"))),
             change(2, TargetOp::Upsert, Op::Update, Some(row("x")), Some(row("y"))),
             change(3, TargetOp::Delete, Op::Update, None, None),
-            change(3, TargetOp::Delete, Op::Delete, Some(minimal), None),
+            change(3, TargetOp::Delete, Op::Delete, Some(minimal.clone()), None),
+            change(4, TargetOp::Upsert, Op::Update, Some(old), Some(minimal.clone())),
+            change(4, TargetOp::Upsert, Op::Update, None, Some(minimal)),
         ];
         let mut formatter = Formatter::new(format);
         formatter.pipeline = "p".into();
@@ -504,7 +525,7 @@ mod tests {
         });
         formatter.batch(&mut out, &TargetBatch { table: table.clone(), origins, changes });
         formatter.schema_change(&TargetSchemaChange::TruncateTable { table: "orders".into() });
-        formatter.schema_changes(&mut out, 4);
+        formatter.schema_changes(&mut out, 5);
         let text = String::from_utf8(out).unwrap();
         for line in text.lines() {
             serde_json::from_str::<serde_json::Value>(line).unwrap();
@@ -519,7 +540,9 @@ mod tests {
 {"before":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"x"},"after":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"y"},"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"u","ts_ms":99,"target":"orders","tick":2}
 {"before":{"id":7},"after":null,"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"d","ts_ms":99,"target":"orders","tick":3}
 {"before":{"id":7,"a \"b\"":null},"after":null,"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"d","ts_ms":99,"target":"orders","tick":3}
-{"schema_change":"truncate_table","table":"orders","tick":4}
+{"before":{"id":6},"after":{"id":7,"a \"b\"":null},"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"u","ts_ms":99,"target":"orders","tick":4}
+{"before":null,"after":{"id":7,"a \"b\"":null},"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"u","ts_ms":99,"target":"orders","tick":4}
+{"schema_change":"truncate_table","table":"orders","tick":5}
 "#;
         assert_eq!(lines("debezium-json"), expected);
     }
@@ -531,7 +554,9 @@ mod tests {
 {"tick":2,"table":"orders","op":"upsert","key":{"id":7},"row":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"y"}}
 {"tick":3,"table":"orders","op":"delete","key":{"id":7},"row":null}
 {"tick":3,"table":"orders","op":"delete","key":{"id":7},"row":null}
-{"schema_change":"truncate_table","table":"orders","tick":4}
+{"tick":4,"table":"orders","op":"update","key":{"id":7},"from":{"id":6},"row":{"id":7,"a \"b\"":null}}
+{"tick":4,"table":"orders","op":"update","key":{"id":7},"from":null,"row":{"id":7,"a \"b\"":null}}
+{"schema_change":"truncate_table","table":"orders","tick":5}
 "#;
         assert_eq!(lines("plain"), expected);
     }

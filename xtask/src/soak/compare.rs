@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use cdc_testkit::servers::Server;
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -58,22 +58,27 @@ enum Way {
 
 fn one(server: &Server, database: &str, table: &str, db: &Connection) -> Result<usize> {
     let listed = server.sql(&format!(
-        "SELECT COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS \
+        "SELECT COLUMN_NAME, DATA_TYPE, EXTRA LIKE '%GENERATED%' FROM information_schema.COLUMNS \
          WHERE TABLE_SCHEMA = '{database}' AND TABLE_NAME = '{table}' ORDER BY ORDINAL_POSITION"
     ))?;
-    let columns: Vec<(&str, Way)> = listed
-        .lines()
-        .filter_map(|line| line.split_once('\t'))
-        .map(|(name, ty)| {
-            let way = match ty {
-                "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "bit" | "year" => Way::Number,
-                "float" | "double" => Way::Real,
-                "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Way::Bytes,
-                _ => Way::Text,
-            };
-            (name, way)
-        })
-        .collect();
+    let mut columns: Vec<(&str, Way)> = Vec::new();
+    for line in listed.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, ty, generated] = fields[..] else { bail!("a column that cannot be read: {line}") };
+        let way = match ty {
+            "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "bit" | "year" => Way::Number,
+            "float" | "double" => Way::Real,
+            "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Way::Bytes,
+            _ => Way::Text,
+        };
+        // MariaDB 11 does not log them, so they are not copied
+        let is_copied = generated == "0"
+            || !server.kind().is_mariadb()
+            || db.column_exists(None::<&str>, format!("{database}.{table}").as_str(), name)?;
+        if is_copied {
+            columns.push((name, way));
+        }
+    }
     ensure!(!columns.is_empty(), "{database}.{table} is not at the server");
     let select: Vec<String> = columns
         .iter()

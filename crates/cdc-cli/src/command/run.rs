@@ -16,7 +16,7 @@ mod progress;
 mod view;
 
 use super::load;
-use crate::args::{LogFormat, RunArgs, Until};
+use crate::args::{LogFormat, RunArgs};
 use crate::exit::{Exit, INTERRUPTED};
 use crate::logging::{Form, Log, Told};
 use crate::output::takes_a_view;
@@ -49,10 +49,7 @@ pub fn run(args: &RunArgs, told: &Told) -> Exit {
         base: file.base.clone(),
         state: state_folder(args, &plan, &file.base),
         workers: usize::from(args.workers),
-        until: match args.until {
-            Some(Until::CaughtUp) => cdc_runtime::Until::CaughtUp,
-            None => cdc_runtime::Until::Stopped,
-        },
+        until: args.until.clone().unwrap_or_default(),
     };
     let (status, messages) = StatusHandle::new();
     let mut view = View::new(log.clone(), file, &plan, wants_live(args.log_format, &plan));

@@ -110,7 +110,7 @@ codes! {
     TARGET_VALUE = 2007, "value the target cannot hold";
     TARGET_DDL = 2008, "target refused a schema change";
     TARGET_BUSY = 2009, "target is locked";
-    TARGET_ROW_MISSING = 2010, "row to be deleted is not at the target";
+    TARGET_ROW_MISSING = 2010, "row to be changed is not at the target";
 
     STATE_LOCKED = 3001, "another run of this pipeline";
     STATE_UNREADABLE = 3002, "state folder cannot be used";

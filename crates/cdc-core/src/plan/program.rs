@@ -28,6 +28,13 @@
 //!
 //! An update that leaves the output as it was is an upsert all the same: the target may not have the row yet,
 //! since a chunk leaves out rows that the log has touched.
+//!
+//! # Rows of which not all columns are known
+//! Where the log's images leave out columns (`binlog_row_image` MINIMAL, NOBLOB) a row after an update has those that may
+//! have changed, and its key. A flow that copies, renames and drops columns hands on what is there: an *update in
+//! part* ([`TargetOp::Upsert`]), one change also where the row moves to another key. A flow that reads other columns than the
+//! source's key, in a filter or an expression, or whose target has another key, needs whole rows
+//! ([`BoundFlow::needs_whole_rows`]); it stops at the first row in part.
 
 mod stage;
 
@@ -61,6 +68,8 @@ pub struct BoundFlow {
     constants: Vec<(usize, Row)>,
     /// The output is the source's row.
     same_row: bool,
+    /// Why rows in part do not do.
+    needs: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone)]
@@ -135,6 +144,34 @@ pub fn check_flow(flow: &FlowPlan, schemas: &[Arc<TableSchema>]) -> Vec<Diagnost
         .collect()
 }
 
+/// An error for each flow that needs whole rows of a table where the server's log does not have them: `setting` is what the
+/// server has, `binlog_row_image = MINIMAL`. Once a flow, however many tables show it.
+pub fn whole_rows_missing<'f>(
+    flows: impl IntoIterator<Item = &'f FlowPlan>,
+    schemas: &[Arc<TableSchema>],
+    setting: &str,
+) -> Vec<Diagnostic> {
+    let needs = |flow: &FlowPlan| {
+        schemas.iter().filter(|s| flow.tables.matches(&s.id)).find_map(|schema| {
+            let bound = BoundFlow::bind(flow, schema).ok()?;
+            Some((schema.id.clone(), bound.needs_whole_rows()?.to_owned()))
+        })
+    };
+    let diagnostic = |flow: &FlowPlan, (table, why): (TableId, String)| {
+        let headline = format!(
+            "flow \"{}\" needs whole rows of table \"{table}\", and the server has {setting}",
+            flow.name
+        );
+        Diagnostic::error(codes::PARTIAL_IMAGE, headline)
+            .at(flow.span.clone(), "")
+            .note(why)
+            .note("an update would come with its key and the columns that have changed, and nothing else")
+            .help("SET GLOBAL binlog_row_image = FULL (SET PERSIST on MySQL; on MariaDB in the server's option file too), and in every session that sets its own")
+            .help("or let the flow read the source's key only, and compute the rest at the target")
+    };
+    flows.into_iter().filter_map(|flow| needs(flow).map(|found| diagnostic(flow, found))).collect()
+}
+
 /// A warning for each table that these flows copy as a multiset, once however many flows take it.
 pub fn multiset_warnings<'f>(
     flows: impl IntoIterator<Item = &'f FlowPlan>,
@@ -196,6 +233,7 @@ impl BoundFlow {
             key,
         };
         Ok(BoundFlow {
+            needs: shape.needs(schema, &target),
             constants: shape.constants(schema),
             same_row: output.len() == schema.columns.len() && output.iter().enumerate().all(|(i, r)| i == *r),
             passthrough: output.iter().map(|r| (*r < schema.columns.len()).then_some(*r)).collect(),
@@ -233,6 +271,12 @@ impl BoundFlow {
         self.same_row && self.steps.is_empty()
     }
 
+    /// Why it cannot take rows of which not all columns are known; `None` if it can: it reads nothing but the source's
+    /// key, and the target's key is made of that. (Of a table without a key the log holds whole rows.)
+    pub fn needs_whole_rows(&self) -> Option<&str> {
+        self.needs.as_deref()
+    }
+
     /// True if it may leave out rows.
     pub fn filters(&self) -> bool {
         self.steps.iter().any(|s| matches!(s, Step::Where(_)))
@@ -251,10 +295,6 @@ impl BoundFlow {
         if row.len() != wanted {
             let headline = format!("a row of {} values where the table has {wanted} columns", row.len());
             return Err(Error::definite(codes::STRUCTURE_DIFFERS, headline));
-        }
-        if row.has_absent() {
-            return Err(Error::definite(codes::PARTIAL_IMAGE, "the row image does not hold all columns")
-                .help("set binlog_row_image = FULL at the source"));
         }
         if self.is_identity() {
             return Ok(Some(row.clone()));
@@ -283,12 +323,27 @@ impl BoundFlow {
     fn checked_key_of(&self, output: &Row, source: &Row, meta: &RowMeta<'_>) -> Result<Row> {
         let key = self.key_of(output);
         if self.target.is_multiset() {
+            if key.has_absent() {
+                let headline = "the row image does not hold all columns, and nothing else identifies the row";
+                return Err(located(Error::definite(codes::PARTIAL_IMAGE, headline), source, meta));
+            }
             return Ok(key);
         }
+        let column = |place: usize| &self.target.schema.columns[self.target.key[place]].name;
+        if let Some(place) = key.iter().position(|v| v.is_absent()) {
+            let headline = format!(
+                "the row image does not hold the key column \"{}\" of target table \"{}\"",
+                column(place),
+                self.target.name
+            );
+            return Err(located(Error::definite(codes::PARTIAL_IMAGE, headline), source, meta));
+        }
         if let Some(place) = key.iter().position(|v| v.is_null()) {
-            let column = &self.target.schema.columns[self.target.key[place]].name;
-            let headline =
-                format!("the key column \"{column}\" of target table \"{}\" is NULL", self.target.name);
+            let headline = format!(
+                "the key column \"{}\" of target table \"{}\" is NULL",
+                column(place),
+                self.target.name
+            );
             let error = Error::definite(codes::KEY_COLUMN_NULL, headline)
                 .help("name other columns in `key (...)`, or leave the row out with `where`");
             return Err(located(error, source, meta));
@@ -311,15 +366,40 @@ impl BoundFlow {
     ) -> Result<()> {
         let meta = RowMeta { op: change.op, table: &self.source.id, origin };
         let wants = |op: Op| change.op == Op::Update || change.op == op;
+        // the row of an update in part need not be there yet: then nothing is said of the one before
+        let lacks = change.after.as_ref().is_some_and(Row::has_absent);
+        let in_part = lacks && change.op == Op::Update;
         let before = match (&change.before, wants(Op::Delete)) {
             (Some(row), true) => self.keyed(row, &meta)?,
-            (None, true) => return Err(self.image_missing("before", &meta)),
+            (None, true) if !in_part => return Err(self.image_missing("before", &meta)),
             _ => None,
         };
         let after = match (&change.after, change.op != Op::Delete) {
             (Some(row), true) => self.keyed(row, &meta)?,
             (None, true) => return Err(self.image_missing("after", &meta)),
             _ => None,
+        };
+        let (before, after) = match (before, after, &change.after) {
+            // what it lacks may be dropped
+            (before, Some((key, row)), Some(source)) if lacks && row.has_absent() => {
+                if !in_part || (before.is_none() && change.before.is_some()) {
+                    // one that comes new, or through a filter, must be there as a whole
+                    let headline = "the row image of a row that comes new does not hold all columns";
+                    return Err(located(Error::definite(codes::PARTIAL_IMAGE, headline), source, &meta));
+                }
+                out.push(TargetChange {
+                    tick: change.tick,
+                    ordinal: change.ordinal,
+                    op: TargetOp::Upsert,
+                    source_op: Op::Update,
+                    key,
+                    row: Some(row),
+                    before: before.map(|(_, row)| row),
+                    origin: origin_index,
+                });
+                return Ok(());
+            }
+            (before, after, _) => (before, after),
         };
         let target_change = |op, key, row, before: Option<Row>| TargetChange {
             tick: change.tick,
@@ -360,10 +440,19 @@ impl BoundFlow {
 
     fn image_missing(&self, which: &str, meta: &RowMeta<'_>) -> Error {
         let headline = format!("a change without the row {which} it");
-        Error::definite(codes::PARTIAL_IMAGE, headline)
-            .note(place_of(meta))
-            .help("set binlog_row_image = FULL at the source")
+        explained(Error::definite(codes::PARTIAL_IMAGE, headline).note(place_of(meta)))
     }
+}
+
+/// What to do about an image without all columns.
+fn explained(error: Error) -> Error {
+    if error.code() != codes::PARTIAL_IMAGE {
+        return error;
+    }
+    error
+        .note("the session that wrote it has binlog_row_image = MINIMAL or NOBLOB, by its own setting or the server's")
+        .help("set binlog_row_image = FULL at the source, in every session that sets its own too; then copy the table anew")
+        .help("or let the flow read the source's key only: see the reference on flows")
 }
 
 /// A row, built in a buffer that each thread keeps: one allocation a row instead of several.
@@ -418,7 +507,7 @@ fn located(error: Error, row: &Row, meta: &RowMeta<'_>) -> Error {
         text.truncate(end);
         text.push_str(" ..");
     }
-    error.note(place_of(meta)).note(format!("row {text}"))
+    explained(error.note(place_of(meta)).note(format!("row {text}")))
 }
 
 /// The columns at one point of a flow.
@@ -429,6 +518,8 @@ struct Shape<'s> {
     steps: Vec<Step>,
     /// Registers that hold one value in all rows of the table.
     constants: Vec<usize>,
+    /// Registers that filters and expressions read, with what reads them.
+    reads: Vec<(usize, &'static str)>,
     errors: Vec<Diagnostic>,
 }
 
@@ -452,6 +543,7 @@ impl<'s> Shape<'s> {
             registers: schema.columns.len(),
             steps: Vec::new(),
             constants: Vec::new(),
+            reads: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -485,6 +577,14 @@ impl<'s> Shape<'s> {
     }
 
     fn bound(&mut self, expr: &Expr, as_condition: bool) -> Option<BoundExpr> {
+        let reader = if as_condition { "a filter" } else { "a computed column" };
+        walk(expr, &mut |e| {
+            if let ExprKind::Column(name) = &e.kind
+                && let Some(column) = self.columns.iter().find(|c| same_name(&c.column.name, name))
+            {
+                self.reads.push((column.register, reader));
+            }
+        });
         let column = |c: &ShapeColumn| ScopeColumn {
             name: c.column.name.clone(),
             index: c.register,
@@ -683,6 +783,22 @@ impl Shape<'_> {
                     .help("leave it out, or name the columns that identify a row with `key (...)`"),
             );
         }
+    }
+
+    /// See [`BoundFlow::needs_whole_rows`].
+    fn needs(&self, schema: &TableSchema, target: &TargetTable) -> Option<Arc<str>> {
+        let key = schema.key()?;
+        // what a computed column is made of was read by it
+        let is_known = |register: &usize| key.contains(register) || *register >= schema.columns.len();
+        let name = |register: usize| schema.columns.get(register).map_or("", |c| &c.name);
+        if let Some((register, reader)) = self.reads.iter().find(|(register, _)| !is_known(register)) {
+            return Some(format!("{reader} reads column \"{}\"", name(*register)).into());
+        }
+        let of_key = target.key.iter().map(|i| &self.columns[*i]);
+        of_key.into_iter().find(|c| !is_known(&c.register)).map(|c| {
+            format!("the target's key holds column \"{}\", which is not of the source's key", c.column.name)
+                .into()
+        })
     }
 
     fn is_constant(&self, expr: &Expr) -> bool {

@@ -6,7 +6,8 @@
 
 use crate::record::{Record, Routed, worker_of};
 use crate::render::{Failure, Records};
-use cdc_core::event::{Batch, Change, Op, SchemaEvent};
+use cdc_core::connector::{TargetChange, TargetTable};
+use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
 use cdc_core::plan::program::{BoundFlow, RowMeta, Stage};
 use cdc_core::plan::{FlowOp, FlowPlan, Plan};
 use cdc_core::schema::{TableId, TableSchema};
@@ -153,7 +154,8 @@ fn run(bound: &mut Bound<Stage>, op: &FlowOp, batch: &Batch) -> Result<Option<Ba
         };
         let op = match (&before, &after, change.op) {
             (None, None, _) => continue,
-            (None, Some(_), Op::Update) => Op::Insert,
+            // of an update in part the row before may not be known
+            (None, Some(_), Op::Update) if change.before.is_some() => Op::Insert,
             (Some(_), None, Op::Update) => Op::Delete,
             (_, _, op) => op,
         };
@@ -202,6 +204,12 @@ fn route<'scope>(
                             });
                             let result =
                                 program.and_then(|p| changes(p, &batch).map(|c| (p.target().clone(), c)));
+                            let result = result.and_then(|(table, changes)| {
+                                if !in_order {
+                                    ensure_unmoved(&table, &changes, &batch)?;
+                                }
+                                Ok((table, changes))
+                            });
                             match result {
                                 Ok((table, changes)) => {
                                     let origins: Arc<[_]> = batch.origins.clone().into();
@@ -304,6 +312,28 @@ fn changes(program: &BoundFlow, batch: &Batch) -> Result<Vec<cdc_core::connector
         program.changes(change, origin, change.origin, &mut out)?;
     }
     Ok(out)
+}
+
+/// Rows of a target table whose key the flow states are with the worker of their key. One that moves to another key with
+/// an image that does not hold all its columns takes them from the worker of the old one: that is not done.
+fn ensure_unmoved(table: &TargetTable, changes: &[TargetChange], batch: &Batch) -> Result<()> {
+    let moves = |c: &&TargetChange| {
+        c.is_in_part() && c.before.as_ref().is_some_and(|before| table.key_of(before) != c.key)
+    };
+    let Some(change) = changes.iter().find(moves) else { return Ok(()) };
+    let origin = &batch.origins[change.origin as usize];
+    Err(moved_in_part(&batch.schema.id, origin))
+}
+
+/// The error of a row in part that would have to change its worker.
+pub(crate) fn moved_in_part(table: &TableId, origin: &Origin) -> Error {
+    Error::definite(
+        cdc_core::codes::PARTIAL_IMAGE,
+        format!("a row of table \"{table}\" moves to another key, and its image does not hold all columns"),
+    )
+    .note(format!("at {}:{}, GTID {}", origin.file, origin.offset, origin.gtid))
+    .note("the session that wrote it has binlog_row_image = MINIMAL or NOBLOB; with several workers such a row cannot be followed here")
+    .help("run with one worker: cdc run --workers 1; or set binlog_row_image = FULL at the source, in every session that sets its own too")
 }
 
 type Tables = (Option<Arc<cdc_core::connector::TargetTable>>, Option<Arc<cdc_core::connector::TargetTable>>);

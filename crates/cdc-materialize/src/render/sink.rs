@@ -5,7 +5,7 @@
 //! come. Of a tick with very many rows it hands over parts before, where the order of arrival is the order of
 //! the source, so that no tick is too large for memory.
 
-use crate::net::{net, net_multiset};
+use crate::net::{From, key_before, net, net_multiset};
 use crate::record::{Guard, Routed};
 use crate::render::{Counters, activator};
 use cdc_core::connector::{Delivery, TargetChange, TargetTable};
@@ -219,15 +219,18 @@ fn hand_over(port: &mut dyn SinkPort, tick: Tick, rows: TickRows, delivery: Deli
 }
 
 /// The changes of one table as the source made them: of one change of a row that became two the delete first.
-fn in_order(mut changes: Vec<TargetChange>) -> Vec<TargetChange> {
+fn in_order(_: From<'_>, mut changes: Vec<TargetChange>) -> Vec<TargetChange> {
     changes.sort_by_key(|c| (c.ordinal, c.op));
     changes
 }
 
 /// What `act` makes of all changes of one target table, a batch for each shape that its rows come in.
-fn together(mut batches: Vec<SinkBatch>, act: fn(Vec<TargetChange>) -> Vec<TargetChange>) -> Vec<SinkBatch> {
+fn together(
+    mut batches: Vec<SinkBatch>,
+    act: fn(From<'_>, Vec<TargetChange>) -> Vec<TargetChange>,
+) -> Vec<SinkBatch> {
     if let [only] = &mut batches[..] {
-        only.changes = act(std::mem::take(&mut only.changes));
+        only.changes = act(&key_before(&only.table), std::mem::take(&mut only.changes));
         return batches;
     }
     let mut shapes: Vec<Arc<TargetTable>> = Vec::new();
@@ -259,7 +262,12 @@ fn together(mut batches: Vec<SinkBatch>, act: fn(Vec<TargetChange>) -> Vec<Targe
             guard: guards.clone(),
         })
         .collect();
-    for change in act(changes) {
+    let tables: Vec<Arc<TargetTable>> = out.iter().map(|batch| batch.table.clone()).collect();
+    let from = |change: &TargetChange| {
+        let shape = shape_of.get(change.origin as usize).copied().unwrap_or(0);
+        tables.get(shape).map_or_else(|| change.key.clone(), |table| key_before(table)(change))
+    };
+    for change in act(&from, changes) {
         let shape = shape_of.get(change.origin as usize).copied().unwrap_or(0);
         if let Some(batch) = out.get_mut(shape) {
             batch.changes.push(change);

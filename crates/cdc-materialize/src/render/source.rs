@@ -2,10 +2,11 @@
 //! whole row where there is none.
 
 use crate::record::{Guard, Record, worker_of};
-use crate::render::{Records, activator};
-use cdc_core::Row;
+use crate::render::flow::moved_in_part;
+use crate::render::{Failure, Records, activator};
 use cdc_core::event::{Batch, Change, Op};
 use cdc_core::tick::Tick;
+use cdc_core::{Result, Row, Value};
 use std::sync::Arc;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::Scope;
@@ -26,7 +27,7 @@ pub trait SourcePort: 'static {
     /// # Errors
     /// The end of the source.
     #[allow(clippy::result_unit_err)]
-    fn poll(&mut self) -> Result<Option<Record>, ()>;
+    fn poll(&mut self) -> std::result::Result<Option<Record>, ()>;
 }
 
 /// Records before the operator gives the others a turn.
@@ -89,10 +90,20 @@ pub(crate) fn source<'scope>(
 }
 
 /// Each worker gets the rows whose source key is its own. With one worker this is nothing.
-pub(crate) fn spread<'scope>(records: Records<'scope>, name: &str, peers: usize) -> Records<'scope> {
+///
+/// `by_table`: all rows of a table go to one worker. So it is where the log's images need not hold all columns: a row that
+/// moves to another key takes what its image lacks from what is known of the old one.
+pub(crate) fn spread<'scope>(
+    records: Records<'scope>,
+    name: &str,
+    peers: usize,
+    by_table: bool,
+    failure: &Arc<Failure>,
+) -> Records<'scope> {
     if peers == 1 {
         return records;
     }
+    let failure = failure.clone();
     records
         .unary::<CapacityContainerBuilder<Vec<Record>>, _, _, _>(
             Pipeline,
@@ -103,11 +114,15 @@ pub(crate) fn spread<'scope>(records: Records<'scope>, name: &str, peers: usize)
                         let mut session = output.session(&cap);
                         for record in data.drain(..) {
                             match record {
-                                Record::Rows { batch, guard, .. } => {
-                                    for part in split(&batch, &guard, peers) {
-                                        session.give(part);
-                                    }
+                                Record::Rows { batch, guard, .. } if by_table => {
+                                    let table = batch.schema.id.to_string();
+                                    let worker = worker_of(&Row::pack([Value::Text(table.into())]), peers);
+                                    session.give(Record::Rows { worker, batch, guard });
                                 }
+                                Record::Rows { batch, guard, .. } => match split(&batch, &guard, peers) {
+                                    Ok(parts) => parts.into_iter().for_each(|part| session.give(part)),
+                                    Err(error) => failure.set(error),
+                                },
                                 other => session.give(other),
                             }
                         }
@@ -132,7 +147,7 @@ pub(crate) fn spread<'scope>(records: Records<'scope>, name: &str, peers: usize)
 /// A batch by workers. A change that moves a row to another key becomes a delete and an insert, each with the
 /// worker of its key. Where nothing identifies a row the whole row stands for the key: equal rows are with one
 /// worker, so it sees each of them come before one of them goes.
-fn split(batch: &Arc<Batch>, guard: &Guard, peers: usize) -> Vec<Record> {
+fn split(batch: &Arc<Batch>, guard: &Guard, peers: usize) -> Result<Vec<Record>> {
     let key = batch.schema.key();
     let worker_of = |row: &Row| match key {
         Some(key) => worker_of(&Row::pack(key.iter().map(|&i| row.get(i))), peers),
@@ -144,6 +159,10 @@ fn split(batch: &Arc<Batch>, guard: &Guard, peers: usize) -> Vec<Record> {
         let after = change.after.as_ref().map(worker_of);
         match (before, after) {
             (Some(b), Some(a)) if a != b => {
+                if change.after.as_ref().is_some_and(Row::has_absent) {
+                    let origin = &batch.origins[change.origin as usize];
+                    return Err(moved_in_part(&batch.schema.id, origin));
+                }
                 parts[b as usize].push(Change { op: Op::Delete, after: None, ..change.clone() });
                 parts[a as usize].push(Change { op: Op::Insert, before: None, ..change.clone() });
             }
@@ -151,7 +170,7 @@ fn split(batch: &Arc<Batch>, guard: &Guard, peers: usize) -> Vec<Record> {
             (None, None) => {}
         }
     }
-    parts
+    Ok(parts
         .into_iter()
         .enumerate()
         .filter(|(_, changes)| !changes.is_empty())
@@ -160,5 +179,5 @@ fn split(batch: &Arc<Batch>, guard: &Guard, peers: usize) -> Vec<Record> {
             batch: Arc::new(Batch { schema: batch.schema.clone(), origins: batch.origins.clone(), changes }),
             guard: guard.clone(),
         })
-        .collect()
+        .collect())
 }

@@ -57,8 +57,10 @@ pub enum Why {
     Replace,
     /// It is computed from others, and left out (MariaDB).
     Generated,
-    /// It is left out of an INSERT, and its default is no constant.
+    /// It is left out of an INSERT, and its default is no constant, or not known.
     Default,
+    /// It is left out, and may be generated: what is known of the table is what the log's metadata tells (MariaDB).
+    Past,
 }
 
 impl Unknown {
@@ -85,9 +87,15 @@ impl Unknown {
             ),
             Why::Default => (
                 format!(
-                    "a new row of table \"{id}\" leaves out column \"{column}\", whose default is no constant"
+                    "a new row of table \"{id}\" leaves out column \"{column}\", whose default is not known, or no constant"
                 ),
-                "under binlog_row_image = MINIMAL and NOBLOB an INSERT leaves out columns that it does not name",
+                "under binlog_row_image = MINIMAL and NOBLOB an INSERT leaves out columns that it does not name; a log of the past does not tell their defaults",
+            ),
+            Why::Past => (
+                format!(
+                    "a change of table \"{id}\" leaves out column \"{column}\", which may be a generated one"
+                ),
+                "under binlog_row_image = MINIMAL MariaDB leaves out VIRTUAL columns, and a log of the past does not tell which are",
             ),
         };
         let mend = match self.why {
@@ -113,14 +121,18 @@ pub(super) struct Completion {
     defaults: Vec<Option<Row>>,
     /// Of MariaDB: the columns of each unique key; `None`: not known.
     unique: Option<Vec<Vec<usize>>>,
+    past: bool,
 }
 
 impl Completion {
+    /// `past`: what is known of the table may be what the log's metadata tells (see [`super::metadata`]), which is
+    /// neither defaults nor which columns are generated.
     pub(super) fn new(
         schema: &Arc<TableSchema>,
         indexes: Option<&[Index]>,
         mariadb: bool,
         without_generated: bool,
+        past: bool,
     ) -> Completion {
         let columns_of = |index: &Index| -> Option<Vec<usize>> {
             let column = |name: &Arc<str>| schema.columns.iter().position(|c| same_name(&c.name, name));
@@ -138,8 +150,11 @@ impl Completion {
             key: schema.key().unwrap_or_default().to_vec(),
             mariadb,
             without_generated,
-            defaults: (0..schema.columns.len()).map(|i| default_value(schema, i)).collect(),
-            unique,
+            defaults: (0..schema.columns.len())
+                .map(|i| if past { None } else { default_value(schema, i) })
+                .collect(),
+            unique: unique.filter(|_| !past),
+            past,
             schema: schema.clone(),
         }
     }
@@ -235,6 +250,9 @@ impl Completion {
                 if !self.without_generated {
                     unknown.get_or_insert(Unknown { column: i as u16, why: Why::Generated });
                 }
+            } else if self.mariadb && self.past {
+                out.push_absent();
+                unknown.get_or_insert(Unknown { column: i as u16, why: Why::Past });
             } else if may_replace && self.default_differs(i, old) {
                 out.push_absent();
                 unknown.get_or_insert(Unknown { column: i as u16, why: Why::Replace });

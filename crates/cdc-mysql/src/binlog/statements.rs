@@ -102,13 +102,15 @@ impl Statements {
         // the first is the one that was the last
         self.at_end = events.len() < 2;
         for event in events.into_iter().skip(1) {
-            let (Some(at), Some(kind)) = (event.get::<u64, _>(1), event.get::<String, _>(2)) else { continue };
+            let (Some(at), Some(kind)) = (event.get::<u64, _>(1), event.get::<String, _>(2)) else {
+                continue;
+            };
             self.last = at;
             let what = match &*kind {
                 "Gtid" => What::Begin,
-                "Annotate_rows" => {
-                    What::Text(String::from_utf8_lossy(&event.get::<Vec<u8>, _>(5).unwrap_or_default()).into())
-                }
+                "Annotate_rows" => What::Text(
+                    String::from_utf8_lossy(&event.get::<Vec<u8>, _>(5).unwrap_or_default()).into(),
+                ),
                 kind if kind.contains("_rows") => What::Rows,
                 _ => What::Other,
             };

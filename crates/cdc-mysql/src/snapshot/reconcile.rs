@@ -5,7 +5,7 @@
 //! simulated server: the real ones are [`Mark`](super::watermark::Mark) and
 //! [`Watermark`](super::watermark::Watermark).
 
-use cdc_core::row::{Row, RowBuilder};
+use cdc_core::row::Row;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -110,6 +110,13 @@ impl RowEvent {
         };
         std::iter::once(first).chain(second)
     }
+
+    fn columns_len(&self) -> usize {
+        match self {
+            RowEvent::Partly { columns, .. } => columns.as_bytes().len(),
+            _ => 0,
+        }
+    }
 }
 
 /// Why a low watermark is not good yet.
@@ -201,7 +208,7 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
     /// transaction's at its commit. Gives the key that is to be queued as a small chunk of its own, if one is.
     pub fn touch(&mut self, table: TableNumber, transaction: &T, event: RowEvent) -> Option<Row> {
         // an entry that is there already is counted again: the next sweep puts it right
-        self.bytes += event.keys().map(|k| k.as_bytes().len() + ENTRY).sum::<usize>();
+        self.bytes += event.keys().map(|k| k.as_bytes().len() + ENTRY).sum::<usize>() + event.columns_len();
         let touched = self.touched.entry(table).or_default();
         let mut set = |key: Row, known: Known<T>| {
             touched.insert(key, Touch { transaction: transaction.clone(), known });
@@ -377,7 +384,16 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
 
     /// Counts anew what [`Reconciler::bytes`] tells.
     pub fn count_bytes(&mut self) {
-        self.bytes = self.touched.values().flat_map(|t| t.keys()).map(|k| k.as_bytes().len() + ENTRY).sum();
+        let columns = |touch: &Touch<T>| match &touch.known {
+            Known::Partly { columns, .. } => columns.as_bytes().len(),
+            Known::Whole | Known::Deleted => 0,
+        };
+        self.bytes = self
+            .touched
+            .values()
+            .flatten()
+            .map(|(key, touch)| key.as_bytes().len() + ENTRY + columns(touch))
+            .sum();
     }
 
     /// The bytes that touched takes, about.
@@ -398,15 +414,9 @@ impl<T: Clone + Eq + Hash, W: TransactionSet<T>, S: BuildHasher + Default> Recon
 
 /// `over` laid over `row`: where `over` has a value it counts. An `over` of no columns says nothing.
 fn overlay(row: &Row, over: &Row) -> Row {
-    if over.is_empty() {
-        return row.clone();
+    match (row.is_empty(), over.is_empty()) {
+        (_, true) => row.clone(),
+        (true, false) => over.clone(),
+        (false, false) => row.overlaid(over),
     }
-    if row.is_empty() {
-        return over.clone();
-    }
-    let mut builder = RowBuilder::new();
-    for (below, above) in row.iter().zip(over.iter()) {
-        builder.push(if above.is_absent() { &below } else { &above });
-    }
-    builder.finish()
 }

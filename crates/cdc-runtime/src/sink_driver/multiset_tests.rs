@@ -267,6 +267,7 @@ fn follows(history: History, flow: FlowPlan, workers: usize) {
     let failed = failure.clone();
     let guards = timely::execute(timely::Config::process(workers), move |worker| {
         let mut ports = Ports {
+            by_table: Default::default(),
             sources: BTreeMap::new(),
             sinks: BTreeMap::new(),
             failure: failure.clone(),

@@ -14,6 +14,11 @@
 //! the memory limit, in its own order), and the order is what makes it right.
 
 //!
+//! # Updates in part
+//! Where columns of a row are absent, the row is there and keeps them: an UPDATE of the others, by key. One that moves to
+//! another key is read in front of the tick's changes, since others of them may take its place, and written as a whole under
+//! the new one (columns of the user's beside ours are lost, as in any move: it is a delete and an insert).
+//!
 //! # A table without key
 //! An upsert is a plain INSERT, a delete takes away one row that is equal in every bit of every column we write
 //! (columns of others may differ: which of such rows goes is nobody's matter), found by its values and deleted by its
@@ -26,7 +31,7 @@ use super::sql::{equal_condition, key_condition, quote, quote_all};
 use super::types::{Affinity, Bound, Form, encode, push_exact};
 use cdc_core::connector::{TargetBatch, TargetChange, TargetOp, TargetTable};
 use cdc_core::{Error, Row, codes};
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value as Stored, ValueRef};
 use rusqlite::{CachedStatement, Connection};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -43,7 +48,21 @@ pub(crate) struct Writer {
     key_forms: Vec<Form>,
     upsert: String,
     delete: String,
+    part: Part,
     multiset: Option<Multiset>,
+}
+
+/// What statements of updates in part are made of.
+#[derive(Debug, Clone)]
+struct Part {
+    /// The table, in quotes.
+    table: String,
+    /// The columns, in quotes.
+    columns: Vec<String>,
+    /// Of each column: is it set?
+    set: Vec<bool>,
+    /// Selects all columns of a key.
+    select: String,
 }
 
 /// How rows of a table without key are found.
@@ -120,7 +139,18 @@ impl Writer {
         } else {
             format!(" ON CONFLICT ({}) DO {action}", quote_all(key.iter().map(|i| name(*i))))
         };
+        let by_key = key_condition(key.iter().map(|i| name(*i)));
         Writer {
+            part: Part {
+                table: quote(&found.name),
+                columns: names.iter().map(|n| quote(n)).collect(),
+                set: in_key.iter().map(|in_key| !in_key || found.folds_keys()).collect(),
+                select: format!(
+                    "SELECT {} FROM {} WHERE {by_key}",
+                    quote_all(names.iter().copied()),
+                    quote(&found.name)
+                ),
+            },
             multiset: table.is_multiset().then(|| Multiset::new(found, &names)),
             forms: columns.iter().map(|c| Form::of(&c.ty)).collect(),
             in_key,
@@ -131,11 +161,7 @@ impl Writer {
                 quote_all(names.iter().copied()),
                 places.join(", "),
             ),
-            delete: format!(
-                "DELETE FROM {} WHERE {}",
-                quote(&found.name),
-                key_condition(key.iter().map(|i| name(*i)))
-            ),
+            delete: format!("DELETE FROM {} WHERE {by_key}", quote(&found.name)),
             table: table.clone(),
         }
     }
@@ -168,16 +194,154 @@ impl Writer {
         }
         let mut delete = prepare(&self.delete)?;
         for tick in batch.changes.chunk_by(|a, b| a.tick == b.tick) {
+            let moved = self.rows_that_move(db, tick, scratch, errors)?;
             if deletes_move(tick) {
                 let (deletes, upserts): (Vec<_>, Vec<_>) =
                     tick.iter().partition(|c| c.op == TargetOp::Delete);
                 for change in deletes.into_iter().chain(upserts) {
-                    self.change(&mut upsert, &mut delete, change, scratch, errors)?;
+                    self.keyed(db, &moved, &mut upsert, &mut delete, change, scratch, errors)?;
                 }
             } else {
                 for change in tick {
-                    self.change(&mut upsert, &mut delete, change, scratch, errors)?;
+                    self.keyed(db, &moved, &mut upsert, &mut delete, change, scratch, errors)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A change of a table with a key.
+    #[allow(clippy::too_many_arguments, reason = "two statements, and what is bound to them")]
+    fn keyed<'db>(
+        &self,
+        db: &'db Connection,
+        moved: &HashMap<&Row, Vec<Stored>>,
+        upsert: &mut CachedStatement<'db>,
+        delete: &mut CachedStatement<'db>,
+        change: &TargetChange,
+        scratch: &mut Vec<u8>,
+        errors: Errors<'_>,
+    ) -> Result<(), Error> {
+        match &change.row {
+            Some(row) if change.is_in_part() => match self.key_before(change) {
+                Some(from) if from != change.key => {
+                    let Some(stored) = moved.get(&change.key) else {
+                        return Err(self.nothing_to_update(&from));
+                    };
+                    self.bind_over(upsert, row, stored, scratch, errors)?;
+                    self.executed(upsert.raw_execute(), change, &self.upsert, errors).map(|_| ())
+                }
+                _ => self.update(db, row, change, scratch, errors),
+            },
+            _ => self.change(upsert, delete, change, scratch, errors),
+        }
+    }
+
+    fn key_before(&self, change: &TargetChange) -> Option<Row> {
+        change.before.as_ref().map(|before| self.table.key_of(before))
+    }
+
+    /// The rows, as they are stored, that move to another key with an update in part: by their new key.
+    fn rows_that_move<'c>(
+        &self,
+        db: &Connection,
+        tick: &'c [TargetChange],
+        scratch: &mut Vec<u8>,
+        errors: Errors<'_>,
+    ) -> Result<HashMap<&'c Row, Vec<Stored>>, Error> {
+        let mut rows = HashMap::new();
+        for change in tick.iter().filter(|c| c.is_in_part()) {
+            let Some(from) = self.key_before(change).filter(|from| *from != change.key) else { continue };
+            let failed = |e: &rusqlite::Error| {
+                errors.of(
+                    codes::TARGET_WRITE,
+                    &format!("reading key {from:?} of table \"{}\"", self.table.name),
+                    e,
+                )
+            };
+            let mut select = db.prepare_cached(&self.part.select).map_err(|e| failed(&e))?;
+            self.bind(&mut select, &from, &self.key_forms, true, scratch, errors)?;
+            let mut found = select.raw_query();
+            if let Some(row) = found.next().map_err(|e| failed(&e))? {
+                let stored = (0..self.forms.len()).map(|i| row.get(i)).collect::<rusqlite::Result<_>>();
+                rows.insert(&change.key, stored.map_err(|e| failed(&e))?);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// An update of the columns that a row has, by its key.
+    fn update(
+        &self,
+        db: &Connection,
+        row: &Row,
+        change: &TargetChange,
+        scratch: &mut Vec<u8>,
+        errors: Errors<'_>,
+    ) -> Result<(), Error> {
+        let part = &self.part;
+        let here: Vec<usize> =
+            row.iter().enumerate().filter(|(i, v)| part.set[*i] && !v.is_absent()).map(|(i, _)| i).collect();
+        let key = self.table.key.iter().zip(here.len() + 1..);
+        let by_key: Vec<String> = key.map(|(i, n)| format!("{} = ?{n}", part.columns[*i])).collect();
+        let set: Vec<String> =
+            here.iter().zip(1..).map(|(i, n)| format!("{} = ?{n}", part.columns[*i])).collect();
+        let sql = if set.is_empty() {
+            // nothing but the key
+            return Ok(());
+        } else {
+            format!("UPDATE {} SET {} WHERE {}", part.table, set.join(", "), by_key.join(" AND "))
+        };
+        let doing = |e: &rusqlite::Error| errors.of(codes::TARGET_WRITE, &format!("statement: {sql}"), e);
+        let mut statement = db.prepare_cached(&sql).map_err(|e| doing(&e))?;
+        let mut values = row.iter().enumerate().filter(|(i, _)| here.contains(i));
+        let mut place = 0;
+        for (i, value) in values.by_ref() {
+            place += 1;
+            self.bind_one(&mut statement, place, i, &value, self.forms[i], false, row, scratch, errors)?;
+        }
+        for (i, (value, form)) in change.key.iter().zip(&self.key_forms).enumerate() {
+            place += 1;
+            self.bind_one(&mut statement, place, i, &value, *form, true, &change.key, scratch, errors)?;
+        }
+        let updated = self.executed(statement.raw_execute(), change, &sql, errors)?;
+        // without the row before it may still be on its way in a snapshot
+        if updated == 0 && change.before.is_some() {
+            return Err(self.nothing_to_update(&change.key));
+        }
+        Ok(())
+    }
+
+    fn nothing_to_update(&self, key: &Row) -> Error {
+        Error::definite(
+            codes::TARGET_ROW_MISSING,
+            format!("table \"{}\" has no row of key {} to be updated", self.table.name, clipped(&format!("{key:?}"))),
+        )
+        .note("the log holds some of the row's columns only (binlog_row_image = MINIMAL or NOBLOB): the target does not hold what was written to it")
+        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables, start again")
+    }
+
+    /// The values of a row, and where they are absent those that are stored.
+    fn bind_over(
+        &self,
+        statement: &mut CachedStatement<'_>,
+        row: &Row,
+        stored: &[Stored],
+        scratch: &mut Vec<u8>,
+        errors: Errors<'_>,
+    ) -> Result<(), Error> {
+        for (i, (value, form)) in row.iter().zip(&self.forms).enumerate() {
+            match stored.get(i) {
+                Some(stored) if value.is_absent() => {
+                    statement.raw_bind_parameter(i + 1, stored).map_err(|e| {
+                        errors.of(
+                            codes::TARGET_VALUE,
+                            &format!("a value of table \"{}\"", self.table.name),
+                            &e,
+                        )
+                    })?;
+                }
+                _ => self.bind_one(statement, i + 1, i, &value, *form, false, row, scratch, errors)?,
             }
         }
         Ok(())
@@ -279,21 +443,29 @@ impl Writer {
                 (upsert, &self.upsert)
             }
         };
-        match statement.raw_execute() {
-            Ok(_) => Ok(()),
-            Err(e) => {
-                let doing = match change.op {
-                    TargetOp::Delete => "deleting",
-                    TargetOp::Upsert => "writing",
-                };
-                let doing = format!("{doing} key {:?} of table \"{}\"", change.key, self.table.name);
-                let mut error = errors.of(codes::TARGET_WRITE, &doing, &e);
-                if let Some(row) = &change.row {
-                    error = error.note(format!("row: {}", clipped(&format!("{row:?}"))));
-                }
-                Err(error.note(format!("statement: {}", clipped(sql))))
+        self.executed(statement.raw_execute(), change, sql, errors).map(|_| ())
+    }
+
+    /// The rows that a statement has changed.
+    fn executed(
+        &self,
+        result: rusqlite::Result<usize>,
+        change: &TargetChange,
+        sql: &str,
+        errors: Errors<'_>,
+    ) -> Result<usize, Error> {
+        result.map_err(|e| {
+            let doing = match change.op {
+                TargetOp::Delete => "deleting",
+                TargetOp::Upsert => "writing",
+            };
+            let doing = format!("{doing} key {:?} of table \"{}\"", change.key, self.table.name);
+            let mut error = errors.of(codes::TARGET_WRITE, &doing, &e);
+            if let Some(row) = &change.row {
+                error = error.note(format!("row: {}", clipped(&format!("{row:?}"))));
             }
-        }
+            error.note(format!("statement: {}", clipped(sql)))
+        })
     }
 
     fn bind(
@@ -309,24 +481,42 @@ impl Writer {
             return Err(self.broken(&format!("{row:?} has {} values instead of {}", row.len(), forms.len())));
         }
         for (i, (value, form)) in row.iter().zip(forms).enumerate() {
-            let in_key = keys_only || self.in_key[i];
-            // NULL would give a row number by itself to an INTEGER PRIMARY KEY.
-            if value.is_null() && in_key {
-                let headline = format!("table \"{}\": NULL in a key column", self.table.name);
-                return Err(Error::definite(codes::KEY_COLUMN_NULL, headline)
-                    .note(format!("row: {}", clipped(&format!("{row:?}"))))
-                    .help("choose another key for the flow: key (..)"));
-            }
-            let Some(stored) = encode(&value, *form, scratch) else {
-                return Err(self.no_place(i, keys_only, &value, row));
-            };
-            if let Err(e) = statement.raw_bind_parameter(i + 1, Bound(stored)) {
-                let doing =
-                    format!("a value of {} bytes for table \"{}\"", row.as_bytes().len(), self.table.name);
-                return Err(errors.of(codes::TARGET_VALUE, &doing, &e));
-            }
+            self.bind_one(statement, i + 1, i, &value, *form, keys_only, row, scratch, errors)?;
         }
         Ok(())
+    }
+
+    /// Binds value `i` of a row, or of a key.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "what a message about it names")]
+    fn bind_one(
+        &self,
+        statement: &mut CachedStatement<'_>,
+        place: usize,
+        i: usize,
+        value: &cdc_core::Value<'_>,
+        form: Form,
+        keys_only: bool,
+        row: &Row,
+        scratch: &mut Vec<u8>,
+        errors: Errors<'_>,
+    ) -> Result<(), Error> {
+        let in_key = keys_only || self.in_key[i];
+        // NULL would give a row number by itself to an INTEGER PRIMARY KEY.
+        if value.is_null() && in_key {
+            let headline = format!("table \"{}\": NULL in a key column", self.table.name);
+            return Err(Error::definite(codes::KEY_COLUMN_NULL, headline)
+                .note(format!("row: {}", clipped(&format!("{row:?}"))))
+                .help("choose another key for the flow: key (..)"));
+        }
+        let Some(stored) = encode(value, form, scratch) else {
+            return Err(self.no_place(i, keys_only, value, row));
+        };
+        statement.raw_bind_parameter(place, Bound(stored)).map_err(|e| {
+            let doing =
+                format!("a value of {} bytes for table \"{}\"", row.as_bytes().len(), self.table.name);
+            errors.of(codes::TARGET_VALUE, &doing, &e)
+        })
     }
 
     fn no_place(&self, i: usize, keys_only: bool, value: &cdc_core::Value<'_>, row: &Row) -> Error {

@@ -6,7 +6,7 @@ use crate::surroundings::PipelineFile;
 use cdc_core::catalog::Surroundings;
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::pattern::TableSet;
-use cdc_core::plan::program::{check_flow, multiset_warnings};
+use cdc_core::plan::program::{check_flow, multiset_warnings, whole_rows_missing};
 use cdc_core::plan::{OptionValue, Plan, SourcePlan};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::zero_dates::ZeroDates;
@@ -103,6 +103,10 @@ impl Live {
             }
         }
         self.warnings.extend(multiset_warnings(flows.iter().copied(), tables));
+        if let Some(setting) = preflight::partial_images(&self.checks) {
+            let missing = whole_rows_missing(flows.iter().copied(), tables, &setting);
+            self.errors.extend(missing.into_iter().map(Error::from));
+        }
         for flow in &flows {
             if !tables.iter().any(|t| flow.tables.matches(&t.id)) {
                 let headline = format!("flow \"{}\" takes no table of the server", flow.name);

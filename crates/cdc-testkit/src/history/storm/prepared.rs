@@ -133,7 +133,8 @@ pub(super) fn end_all(server: &Server) -> Result<()> {
     };
     for (number, name) in recover()?.iter().enumerate() {
         let verb = if number % 3 < 2 { "COMMIT" } else { "ROLLBACK" };
-        server.sql(&format!("XA {verb} '{name}'"))?;
+        // one whose rows deadlocked answers with an error, and is gone; what is left is asked for below
+        let _ = server.sql(&format!("XA {verb} '{name}'"));
     }
     let left = recover()?;
     ensure!(left.is_empty(), "the server still holds {left:?} prepared");

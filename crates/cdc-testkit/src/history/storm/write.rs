@@ -71,11 +71,12 @@ const LATIN: &[&str] = &[
 pub(super) struct Wild {
     rng: StdRng,
     kind: ServerKind,
+    known_defects: bool,
 }
 
 impl Wild {
-    pub(super) fn new(rng: StdRng, kind: ServerKind) -> Wild {
-        Wild { rng, kind }
+    pub(super) fn new(rng: StdRng, kind: ServerKind, known_defects: bool) -> Wild {
+        Wild { rng, kind, known_defects }
     }
 }
 
@@ -93,14 +94,14 @@ impl Act for Wild {
         }
         if rng.random_ratio(1, 4) {
             // by itself, a transaction each
-            statement(rng, self.kind, &mut sql);
+            statement(rng, self.kind, self.known_defects, &mut sql);
             return Step { sql, kind: StepKind::Write };
         }
         sql += pick(rng, &["BEGIN;\n", "START TRANSACTION;\n", "SET autocommit = 0;\n"]);
         let count = if rng.random_ratio(1, 15) { rng.random_range(30..120) } else { rng.random_range(1..9) };
         let mut open = 0;
         for _ in 0..count {
-            statement(rng, self.kind, &mut sql);
+            statement(rng, self.kind, self.known_defects, &mut sql);
             match rng.random_range(0..20) {
                 0 => {
                     open += 1;
@@ -144,10 +145,10 @@ fn transfer(rng: &mut StdRng, sql: &mut String) {
     *sql += if rng.random_ratio(1, 10) { "ROLLBACK;\n" } else { "COMMIT;\n" };
 }
 
-fn statement(rng: &mut StdRng, kind: ServerKind, sql: &mut String) {
+fn statement(rng: &mut StdRng, kind: ServerKind, known_defects: bool, sql: &mut String) {
     match rng.random_range(0..100) {
         0..18 => bag(rng, sql),
-        18..24 => bag_typed(rng, sql),
+        18..24 => bag_typed(rng, known_defects || !kind.is_mariadb(), sql),
         24..36 => words(rng, "words", ["a", "b"], WORDS, sql),
         36..44 => padded(rng, sql),
         44..50 => words(rng, "general", ["k", "l"], WORDS, sql),
@@ -158,7 +159,9 @@ fn statement(rng: &mut StdRng, kind: ServerKind, sql: &mut String) {
         75..83 => parts(rng, sql),
         83..88 => nightly(rng, sql),
         88..92 => audited(rng, sql),
-        92..95 => computed(rng, sql),
+        // MariaDB's images of updates lack generated columns: E1207
+        92..95 if known_defects || !kind.is_mariadb() => computed(rng, sql),
+        92..95 => audited(rng, sql),
         95..99 => family(rng, kind, sql),
         _ => {
             let n = rng.random_range(0..1000);
@@ -188,14 +191,16 @@ fn bag(rng: &mut StdRng, sql: &mut String) {
     };
 }
 
-fn bag_typed(rng: &mut StdRng, sql: &mut String) {
+fn bag_typed(rng: &mut StdRng, negative_zero: bool, sql: &mut String) {
     let x = pick(rng, &["NULL", "0", "-0e0", "0.1", "1e300", "-1.5"]);
     let j = pick(rng, &["NULL", "'{}'", "'[1, 2.50, null]'", "'\"ä\"'"]);
     let n = rng.random_range(0..5);
+    // MariaDB shows it as 0 to a SELECT, and as it is in the log
+    let f = if negative_zero { "-1.5e0 / 1e290" } else { "0.5" };
     _ = match rng.random_range(0..10) {
         0..5 => writeln!(
             sql,
-            "INSERT INTO bag_typed (t, d, x, f, s, y, at, j, e) VALUES ('2024-03-31 01:30:0{n}.5', {n}.125, {x}, {x} / 1e290, 's{n}', 200{n}, '2024-02-29 00:00:00.00000{n}', {j}, 'a');"
+            "INSERT INTO bag_typed (t, d, x, f, s, y, at, j, e) VALUES ('2024-03-31 01:30:0{n}.5', {n}.125, {x}, {f}, 's{n}', 200{n}, '2024-02-29 00:00:00.00000{n}', {j}, 'a');"
         ),
         5..8 => writeln!(sql, "DELETE FROM bag_typed WHERE s = 's{n}' LIMIT 2;"),
         8 => writeln!(sql, "UPDATE bag_typed SET x = {x}, j = {j} WHERE s = 's{n}' LIMIT 2;"),
@@ -381,13 +386,12 @@ fn family(rng: &mut StdRng, kind: ServerKind, sql: &mut String) {
 /// A client whose transactions hold very many rows.
 pub(super) struct Large {
     rng: StdRng,
-    kind: ServerKind,
     rows: u64,
 }
 
 impl Large {
-    pub(super) fn new(rng: StdRng, kind: ServerKind, rows: u64) -> Large {
-        Large { rng, kind, rows }
+    pub(super) fn new(rng: StdRng, rows: u64) -> Large {
+        Large { rng, rows }
     }
 }
 
@@ -419,7 +423,6 @@ impl Act for Large {
                  UPDATE large SET n = {n} WHERE grp = {grp} AND n % 10 = 1;"
             ),
         };
-        let _ = self.kind;
         sql += if rng.random_ratio(1, 8) { "ROLLBACK;\n" } else { "COMMIT;\n" };
         Step { sql, kind: StepKind::Large }
     }
