@@ -3,6 +3,7 @@
 mod support;
 
 use anyhow::{Result, ensure};
+use cdc_testkit::servers::ServerKind;
 use support::{Job, server};
 
 /// A column for each type, and values for it.
@@ -176,8 +177,22 @@ fn case_65_generated_and_invisible_columns() -> Result<()> {
     )?;
     job.catch_up(&[])?;
     ensure!(job.verify()? == 5);
-    ensure!(job.compare(server, ("made", "t"), "t")? == 5);
+    // MariaDB 11.8 does not log generated columns when rows change: there they are left out
+    let left_out = server.kind() == ServerKind::MariaDb118;
+    let columns = job.rows("SELECT group_concat(name) FROM pragma_table_info('t')")?;
+    let expected = if left_out { "id,a,hidden,z" } else { "id,a,s,v,hidden,z" };
+    ensure!(columns == [expected], "{columns:?}");
+    let list = format!("SELECT CONCAT_WS('|', {}) FROM made.t ORDER BY id", null_as_text(expected, "IFNULL"));
+    let ours = job.rows(&format!("SELECT concat_ws('|', {}) FROM t ORDER BY id", null_as_text(expected, "ifnull")))?;
+    let theirs = server.sql(&list)?;
+    ensure!(ours == theirs.lines().collect::<Vec<_>>(), "{ours:?}, the server has {theirs}");
     Ok(())
+}
+
+/// A list of columns in which NULL is told from others.
+fn null_as_text(columns: &str, ifnull: &str) -> String {
+    let columns = columns.split(',').map(|c| format!("{ifnull}({c}, 'NULL')"));
+    columns.collect::<Vec<_>>().join(", ")
 }
 
 #[test]

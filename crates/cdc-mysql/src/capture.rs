@@ -230,7 +230,7 @@ enum Message {
         told: Told,
     },
     /// A table's own start was found.
-    Adopted(Result<Adoption>),
+    Adopted(Box<Result<Adoption>>),
 }
 
 struct ReadChunk {
@@ -1203,7 +1203,7 @@ impl Capture {
                 let _ = reply.send(answer);
             }
             Message::Exact { table, generation, told } => self.handle_exact(&table, generation, told)?,
-            Message::Adopted(adoption) => self.adopted.push(adoption?),
+            Message::Adopted(adoption) => self.adopted.push((*adoption)?),
             Message::Done { chunk, schema, result, conn } => {
                 self.idle.extend(conn);
                 let Some(table) = self.reading.remove(&chunk) else { return Ok(()) };

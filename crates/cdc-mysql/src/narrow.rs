@@ -22,8 +22,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Narrow {
     active: bool,
     /// By the address of the whole schema, which is held, so the address stays its own.
-    tables: Mutex<HashMap<usize, (Arc<TableSchema>, Arc<TableSchema>)>>,
+    tables: Mutex<HashMap<usize, Pair>>,
 }
+
+/// The whole schema and the narrow one.
+type Pair = (Arc<TableSchema>, Arc<TableSchema>);
 
 const MOST_TABLES: usize = 1 << 16;
 

@@ -452,6 +452,10 @@ impl Server {
             &["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--mysqlx=OFF"]
         };
         options.extend(own.iter().map(OsString::from));
+        if self.kind().is_mariadb() {
+            // It clears its folder of temporary tables when it starts, other servers' too.
+            options.push(flag("tmpdir", &self.datadir));
+        }
         if self.options.fast {
             options.push("--sync-binlog=0".into());
             options.push("--innodb-flush-log-at-trx-commit=2".into());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use cdc_testkit::history::storm::{SUM, Storm, StormOptions};
 use cdc_testkit::history::{History, HistoryOptions, Length};
 use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
 
@@ -74,4 +75,40 @@ fn a_rate_is_kept_and_a_stop_is_heard() -> Result<()> {
     assert!((30..=90).contains(&history.transactions()), "{}", history.transactions());
     assert_eq!(history.expected_rows(), history.actual_rows(&server)?);
     Ok(())
+}
+
+/// Clients go on over a crash, give no statement that no server takes, and leave no transaction prepared.
+fn a_storm_blows(kind: ServerKind) -> Result<()> {
+    let mut server = Server::start(ServerOptions::of(kind))?;
+    let options = StormOptions { seed: 75, rate: 60, initial_rows: 100, large: 500, known_defects: true };
+    let blowing = Storm::create(&server, options)?.start(&server)?;
+    std::thread::sleep(Duration::from_millis(1500));
+    blowing.while_robust(|| server.kill())?;
+    server.restart()?;
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!blowing.has_failed());
+    let counts = blowing.end(&server)?;
+    println!("{kind}: {counts:?}");
+    assert!(counts.transactions > 50 && counts.ddl > 0 && counts.large > 0 && counts.prepared > 0);
+    assert!(counts.lost > 0, "nobody noticed the crash");
+    let sum =
+        server.sql("SELECT (SELECT SUM(n) FROM soak_w.accounts) + (SELECT SUM(n) FROM soak_w.accounts2)")?;
+    assert_eq!(sum.trim(), SUM.to_string());
+    assert_eq!(server.sql("XA RECOVER")?, "");
+    Ok(())
+}
+
+#[test]
+fn a_storm_blows_on_mysql() -> Result<()> {
+    a_storm_blows(ServerKind::MySql)
+}
+
+#[test]
+fn a_storm_blows_on_mariadb_10_11() -> Result<()> {
+    a_storm_blows(ServerKind::MariaDb1011)
+}
+
+#[test]
+fn a_storm_blows_on_mariadb_11_8() -> Result<()> {
+    a_storm_blows(ServerKind::MariaDb118)
 }

@@ -55,12 +55,14 @@ pub(super) async fn find(config: Config, server: Server, table: TableId, message
     let config = Config { tables: TableSet::only([&table]), server_id, ..config };
     loop {
         let message = match try_find(&config, &server, &table).await {
-            Ok(found) => Message::Adopted(Ok(Adoption { table: table.clone(), found })),
+            Ok(found) => Message::Adopted(Box::new(Ok(Adoption { table: table.clone(), found }))),
             Err(error) if error.is_transient() => {
                 tokio::time::sleep(RETRY).await;
                 continue;
             }
-            Err(error) => Message::Adopted(Err(error.note(format!("table \"{table}\" is to be taken in")))),
+            Err(error) => {
+                Message::Adopted(Box::new(Err(error.note(format!("table \"{table}\" is to be taken in")))))
+            }
         };
         // the capture may be gone
         let _ = messages.send(message).await;

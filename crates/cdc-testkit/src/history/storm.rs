@@ -64,7 +64,7 @@ pub struct StormOptions {
     pub initial_rows: usize,
     /// Rows of a large transaction.
     pub large: u64,
-    /// Also what is known to go wrong and is not mended yet; see [`change`].
+    /// Also what is known to go wrong and is not mended yet: the list is in `history/storm/change.rs`.
     pub known_defects: bool,
 }
 
@@ -115,6 +115,8 @@ struct Shared {
     prepared: AtomicU64,
     lost: AtomicU64,
     refusals: Refusals,
+    /// No XA transaction is prepared, and those that are end.
+    no_xa: AtomicBool,
     /// The log in which each XA transaction was prepared, by its name.
     logs: Mutex<BTreeMap<String, String>>,
     /// Held for reading where a crash would leave a server's own files half changed.
@@ -172,6 +174,7 @@ impl Storm {
             prepared: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             refusals: Refusals::default(),
+            no_xa: AtomicBool::new(false),
             logs: Mutex::default(),
             fragile: RwLock::new(()),
         });
@@ -210,6 +213,11 @@ impl Blowing {
             lost: count(&self.shared.lost),
             refused: self.shared.refusals.all(),
         }
+    }
+
+    /// Whether XA transactions are held back; those that are prepared end.
+    pub fn hold_prepared(&self, hold: bool) {
+        self.shared.no_xa.store(hold, Ordering::SeqCst);
     }
 
     /// The log in which this XA transaction was prepared, or one before it.

@@ -15,6 +15,7 @@ use cdc_mysql::binlog::files;
 use cdc_mysql::capture::discover;
 use cdc_mysql::config::Config;
 use cdc_mysql::conn::connect;
+use cdc_mysql::narrow::Narrow;
 use cdc_mysql::preflight::{self, Check};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -25,6 +26,8 @@ pub struct Live {
     source: String,
     address: String,
     version: Option<String>,
+    /// What of a table the server logs.
+    narrow: Option<Narrow>,
     checks: Vec<Check>,
     tables: Option<Vec<Arc<TableSchema>>>,
     /// Tables that no flow takes.
@@ -43,6 +46,7 @@ pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
         source: source.name.clone(),
         address: String::new(),
         version: None,
+        narrow: None,
         checks: Vec::new(),
         tables: None,
         idle: Vec::new(),
@@ -80,6 +84,7 @@ fn ask(live: &mut Live, source: &SourcePlan, file: &PipelineFile) -> Result<()> 
         let mut conn = connect(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
         live.version = Some(server.to_string());
+        live.narrow = Some(Narrow::new(&server));
         live.errors.extend(preflight::failures(&checks).into_iter().map(Error::from));
         live.checks = checks;
         let (_, discovery) = discover(&mut conn, &config).await?;
@@ -131,7 +136,11 @@ impl Live {
         let Ok(written) = file.schema_file(path, database) else { return };
         // as flows see it, which is how the server's tables come
         let dates = source.options.text("zero_dates").and_then(ZeroDates::parse).unwrap_or_default();
-        let shown = |table: TableSchema| TableSchema::clone(&dates.schema(&Arc::new(table)));
+        let shown = |table: TableSchema| {
+            let table = Arc::new(table);
+            let logged = self.narrow.as_ref().map_or(table.clone(), |narrow| narrow.schema(&table));
+            TableSchema::clone(&dates.schema(&logged))
+        };
         let written: Vec<TableSchema> = written.into_iter().map(shown).collect();
         for table in tables {
             match written.iter().find(|w| w.id == table.id) {
@@ -283,6 +292,7 @@ mod tests {
             source: "src".into(),
             address: "db:3306".into(),
             version: Some("MySQL 9.7.0".into()),
+            narrow: None,
             checks: vec![
                 check("log_bin", "ON", true),
                 check("gtid_mode", "OFF", false),

@@ -10,9 +10,10 @@
 //! | a MODIFY that narrows values, where the target converts rows that are copied again anyway (DATETIME(6) to DATETIME) | E2008 |
 //! | ADD COLUMN .. DEFAULT CURRENT_TIMESTAMP on a table with rows | E2008 |
 //! | a table that is not copied takes the place of one that is, and is altered or serves CREATE .. LIKE before it is taken in | E2003, E1303 |
-//! | MariaDB: CREATE OR REPLACE TABLE with other columns | E2003 |
+//! | MariaDB: CREATE OR REPLACE TABLE | E2003; with the same columns the old rows stay |
 //! | MariaDB: UPDATE of a table with generated columns | E1207 |
 //! | MariaDB: -0 in FLOAT or DOUBLE of a table without a key, copied and then deleted | E2010 |
+//! | an XA transaction that is prepared while a start waits for another, and ends just behind the position at which it begins | E1208 |
 
 use std::fmt::Write as _;
 

@@ -50,7 +50,8 @@ pub(super) fn client(mut rng: StdRng, kind: ServerKind, door: &Door, shared: &Sh
             continue;
         };
         turn += 1;
-        if let Some(at) = pending.iter().position(|(_, due)| *due <= turn) {
+        let is_held = shared.no_xa.load(Ordering::SeqCst);
+        if let Some(at) = pending.iter().position(|(_, due)| *due <= turn || is_held) {
             let (name, _) = pending.swap_remove(at);
             let verb = if rng.random_ratio(2, 3) { "COMMIT" } else { "ROLLBACK" };
             match open.run(&format!("XA {verb} '{name}';\nXA RECOVER;"), &shared.refusals) {
@@ -62,7 +63,7 @@ pub(super) fn client(mut rng: StdRng, kind: ServerKind, door: &Door, shared: &Sh
                     ender = None;
                 }
             }
-        } else {
+        } else if !is_held {
             let (sql, name) = branch(&mut rng, turn);
             let mut session = Session::open(door)?;
             // noted before it is prepared: whoever sees it finds its log
