@@ -145,7 +145,7 @@ impl Place {
 fn only_multisets(err: &str) -> bool {
     let count = |text: &str| err.matches(text).count();
     let known = ["has no key: it is copied as a multiset", "are left out: "];
-    count("error[") == 0 && count("warning[") == known.into_iter().map(count).sum()
+    count("error[") == 0 && count("warning[") == known.into_iter().map(count).sum::<usize>()
 }
 
 fn url() -> String {
