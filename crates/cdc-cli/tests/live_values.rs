@@ -183,7 +183,8 @@ fn case_65_generated_and_invisible_columns() -> Result<()> {
     let expected = if left_out { "id,a,hidden,z" } else { "id,a,s,v,hidden,z" };
     ensure!(columns == [expected], "{columns:?}");
     let list = format!("SELECT CONCAT_WS('|', {}) FROM made.t ORDER BY id", null_as_text(expected, "IFNULL"));
-    let ours = job.rows(&format!("SELECT concat_ws('|', {}) FROM t ORDER BY id", null_as_text(expected, "ifnull")))?;
+    let ours =
+        job.rows(&format!("SELECT concat_ws('|', {}) FROM t ORDER BY id", null_as_text(expected, "ifnull")))?;
     let theirs = server.sql(&list)?;
     ensure!(ours == theirs.lines().collect::<Vec<_>>(), "{ours:?}, the server has {theirs}");
     Ok(())

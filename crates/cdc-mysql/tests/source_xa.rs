@@ -8,14 +8,15 @@ use cdc_core::{Diagnostic, codes};
 use cdc_mysql::capture::{Capture, CaptureState};
 use cdc_mysql::config::Config;
 use cdc_testkit::proxy::Proxy;
-use cdc_testkit::servers::Server;
-use common::{Copy, Writer, assert_all_equal, config, config_at, initial, server};
+use cdc_testkit::servers::{Server, ServerOptions};
+use common::{Copy, Writer, assert_all_equal, config, config_at, initial};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A server with a database, whose account may see prepared transactions.
 fn database(name: &str, sql: &str) -> Result<&'static Server> {
-    let server = server();
+    // one for each test: what is prepared is seen by all
+    let server: &'static Server = Box::leak(Box::new(Server::start(ServerOptions::of_this_run())?));
     if !server.kind().is_mariadb() {
         server.sql("GRANT XA_RECOVER_ADMIN ON *.* TO cdc")?;
     }

@@ -371,7 +371,9 @@ mod tests {
         };
         for (mode, nullable) in [(SchemaChangeMode::Lenient, true), (SchemaChangeMode::Evolve, false)] {
             let out = run(&flow(mode), std::slice::from_ref(&add)).unwrap();
-            let [TargetSchemaChange::AddColumn { column, implicit, .. }] = &out[..] else { panic!("{out:?}") };
+            let [TargetSchemaChange::AddColumn { column, implicit, .. }] = &out[..] else {
+                panic!("{out:?}")
+            };
             assert_eq!(column.nullable, nullable);
             // rows that are there read 0, not NULL
             assert!(implicit);

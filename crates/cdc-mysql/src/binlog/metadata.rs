@@ -433,13 +433,14 @@ pub fn difference(from: &TableSchema, to: &TableSchema) -> Vec<SchemaChange> {
                     };
                     make(&mut now, change);
                 }
-                if now.columns[i].nullable != column.nullable {
+                // of a damaged map a change may not have been made
+                if now.columns.get(i).is_some_and(|c| c.nullable != column.nullable) {
                     let (name, nullable) = (column.name.clone(), column.nullable);
                     let change =
                         SchemaChange::AlterNullability { table: table.clone(), column: name, nullable };
                     make(&mut now, change);
                 }
-                if now.columns[i] != *column {
+                if now.columns.get(i).is_some_and(|c| c != column) {
                     make(&mut now, SchemaChange::AlterColumnAttributes { table, column: column.clone() });
                 }
             }
