@@ -64,6 +64,9 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// Who asks for the next item asks again at least so often while there is none.
 const ABSENT: Duration = Duration::from_secs(2);
 
+/// Ends of XA transactions of MariaDB that are kept in mind: the engine is done with one in a moment.
+const MOST_ENDED: usize = 1024;
+
 /// A point of the log of one server; ordered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct LogPoint {
@@ -244,9 +247,13 @@ pub struct LogReader {
     read: GtidSet,
     /// XA transactions that are prepared and not ended.
     branches: Branches,
+    /// MariaDB: those that ended last, and where.
+    ended: BTreeMap<Arc<str>, LogPoint>,
     /// Tables that came in later than the position: what these transactions did to them is passed over, their
     /// structure is of behind it. `None`: it is not known yet up to where.
     ahead: BTreeMap<TableId, Option<GtidSet>>,
+    /// Of those that are not known yet: statements about them that were passed over.
+    missed: BTreeMap<TableId, Vec<Gtid>>,
     /// The rows of an XA COMMIT are read again.
     again: Option<Box<LogReader>>,
     /// The branch that goes with the commit that is pending.
@@ -400,8 +407,14 @@ impl LogReader {
         schema
     }
 
+    /// Has a statement about this table been passed over that is not in this set?
+    pub fn has_missed(&self, table: &TableId, gtids: &GtidSet) -> bool {
+        self.missed.get(table).is_some_and(|missed| missed.iter().any(|gtid| !gtids.contains(gtid)))
+    }
+
     /// Takes note that a table will be adopted.
     pub fn expect(&mut self, table: TableId) {
+        self.missed.remove(&table);
         self.ahead.insert(table, None);
         self.maps.clear();
     }
@@ -411,6 +424,11 @@ impl LogReader {
         self.ahead.remove(table);
         self.structures.forget([table]);
         self.maps.clear();
+    }
+
+    /// The XA transactions of MariaDB that were committed last, with the points of their commits.
+    pub fn ended(&self) -> &BTreeMap<Arc<str>, LogPoint> {
+        &self.ended
     }
 
     /// The XA transactions that are open at the position.
@@ -451,7 +469,9 @@ impl LogReader {
             read_from: None,
             read: GtidSet::new(),
             branches: Branches::default(),
+            ended: BTreeMap::new(),
             ahead: BTreeMap::new(),
+            missed: BTreeMap::new(),
             again: None,
             resolved: None,
             stop_micros: None,
@@ -700,6 +720,11 @@ impl LogReader {
     /// anything behind it in the log: [`LogItem::End`] comes instead, between two transactions.
     pub fn stop_at(&mut self, micros: i64) {
         self.stop_micros = Some(micros);
+    }
+
+    /// Has everything been given out that was read?
+    pub fn is_drained(&self) -> bool {
+        self.pending.is_empty()
     }
 
     /// The next item, if its event has been read.
@@ -1161,7 +1186,10 @@ impl LogReader {
         };
         // a reader without an id ends no other's stream, and ends with the log
         let config = Config { server_id: 0, ..self.config.clone() };
-        let mut again = LogReader::new(config, &position, self.structures.clone())?;
+        // of a table that is behind here the rows come with its copy
+        let behind: Vec<_> =
+            self.ahead.keys().filter(|t| self.is_behind(t)).map(|t| (t.clone(), None)).collect();
+        let mut again = LogReader::new(config, &position, self.structures.clone())?.with_ahead(behind);
         again.only = Some(gtid.clone());
         self.again = Some(Box::new(again));
         Ok(())
@@ -1276,6 +1304,18 @@ impl LogReader {
         }
         if word.starts_with("XA COMMIT") {
             let name = branch_of(query.text);
+            if let Mark::Point(point) = &transaction.mark {
+                let name: Arc<str> = name.as_str().into();
+                // its engine may not be done with it: see `snapshot::watermark`
+                if self.ended.len() >= MOST_ENDED
+                    && let Some(oldest) =
+                        self.ended.iter().min_by_key(|(_, at)| at.order()).map(|(n, _)| n.clone())
+                {
+                    self.ended.remove(&oldest);
+                }
+                self.ended.insert(name.clone(), point.clone());
+                transaction.mark = Mark::Xa(point.clone(), name);
+            }
             if skipping {
                 transaction.resolves = Some(name);
                 return self.commit();
@@ -1368,6 +1408,12 @@ impl LogReader {
                     && !tables.is_empty()
                     && tables.iter().all(|t| self.structures.get(t).is_none()) =>
             {
+                let gtid = self.transaction.as_ref().map(|t| t.gtid.clone());
+                for (table, gtid) in tables.iter().zip(gtid.iter().cycle()) {
+                    if matches!(self.ahead.get(table), Some(None)) {
+                        self.missed.entry(table.clone()).or_default().push(gtid.clone());
+                    }
+                }
                 // of one that has come in later the structure is of behind this statement
                 let forgotten: Vec<TableId> = tables.into_iter().filter(|t| !self.is_behind(t)).collect();
                 self.structures.forget(&forgotten);
@@ -1394,6 +1440,7 @@ impl LogReader {
         let Some(transaction) = self.transaction.as_mut() else { return Ok(()) };
         transaction.altered = true;
         let (mark, origin) = (transaction.mark.clone(), transaction.origin.clone());
+        let gtid = transaction.gtid.clone();
         let mut groups: Vec<(TableId, Vec<SchemaChange>)> = Vec::new();
         let mut appeared: Vec<TableId> = Vec::new();
         for change in changes {
@@ -1404,6 +1451,11 @@ impl LogReader {
             };
             let from_captured = self.captured(&table);
             let to_captured = target.as_ref().is_some_and(|t| self.captured(t));
+            for name in [Some(&table), target.as_ref()].into_iter().flatten() {
+                if matches!(self.ahead.get(name), Some(None)) {
+                    self.missed.entry(name.clone()).or_default().push(gtid.clone());
+                }
+            }
             // of files there is no other word than the table's next map
             if let (false, true, Some(table), None) =
                 (from_captured, to_captured, &target, &self.config.files)

@@ -229,6 +229,8 @@ enum Message {
         generation: u64,
         told: Told,
     },
+    /// The written end of the log; `None`: it could not be asked for.
+    End(Option<LogPoint>),
     /// A table's own start was found.
     Adopted(Box<Result<Adoption>>),
 }
@@ -247,6 +249,19 @@ const RECONNECT: Duration = Duration::from_millis(500);
 
 /// A table that keeps answering "not as expected" although the log has been read past it is not followed.
 const MOVED_LIMIT: u32 = 20;
+
+/// Where the log ends now.
+async fn ask_end(config: Config, messages: mpsc::Sender<Message>) {
+    let end = async {
+        let mut conn = connect(&config).await?;
+        let server = Server::ask(&mut conn).await?;
+        let end = watermark::written_end(&mut conn, &server).await?;
+        let _ = conn.disconnect().await;
+        Ok::<LogPoint, Error>(end)
+    };
+    let end = end.await.ok();
+    let _ = messages.send(Message::End(end)).await;
+}
 
 /// How far the clocks of two machines may be apart, in microseconds.
 const CLOCKS: i64 = 2_000_000;
@@ -281,6 +296,14 @@ pub struct Capture {
     retry_at: Option<Instant>,
     /// The time has come at which it was to end.
     over: bool,
+    /// Starts of tables are looked for one at a time.
+    finding: Arc<tokio::sync::Mutex<()>>,
+    /// Copies of tables without a key that were begun: none has the number of another.
+    generations: u64,
+    /// The written end of the log when the time had come at which it was to end.
+    stop_end: Option<LogPoint>,
+    /// It is being asked for.
+    asking_end: bool,
     /// Tables that come in at the next boundary.
     adopted: Vec<Adoption>,
     /// Everything that was given out or passed over before the start, and P0 of tables that came in later.
@@ -406,10 +429,14 @@ impl Capture {
             }));
         }
         let ahead = state.ahead.iter().filter(|(id, _)| config.tables.contains(id)).cloned();
-        let mut log =
-            LogReader::resume_skipping(config.clone(), &state.position, structures, state.skip.clone())?
-                .with_branches(state.branches.clone())
-                .with_ahead(ahead);
+        let mut position = state.position.clone();
+        if server.is_mariadb() && server.id != state.server_uuid {
+            // a point of another server's log
+            (position.file, position.offset) = ("".into(), 0);
+        }
+        let mut log = LogReader::resume_skipping(config.clone(), &position, structures, state.skip.clone())?
+            .with_branches(state.branches.clone())
+            .with_ahead(ahead);
         if let Some(present) = &state.present {
             log = log.learning(present.clone());
         }
@@ -506,6 +533,10 @@ impl Capture {
             touched_limit: TOUCHED_LIMIT,
             retry_at: None,
             over: false,
+            finding: Arc::default(),
+            generations: 0,
+            stop_end: None,
+            asking_end: false,
             adopted: Vec::new(),
             base,
             draining: None,
@@ -565,6 +596,7 @@ impl Capture {
         self.copy_anew(&schema.id, schema)?;
         let reason = "it came in behind the start".to_owned();
         let changes = vec![
+            SchemaChange::DropTable { table: schema.id.clone() },
             SchemaChange::CreateTable { schema: schema.clone() },
             SchemaChange::ResnapshotTable { table: schema.id.clone(), reason },
         ];
@@ -893,6 +925,13 @@ impl Capture {
         }
         self.server = now.clone();
         self.highest = None;
+        self.stop_end = None;
+        self.idle.clear();
+        if self.server.is_mariadb() {
+            // points of the other server's log; every table is whole
+            self.reconciler = Reconciler::new(Watermark::default());
+            self.base = Watermark::default();
+        }
         Ok(())
     }
 
@@ -937,12 +976,19 @@ impl Capture {
                 self.out.push_back(CaptureItem::Schema { origin, statement, changes, before, after });
             }
             LogItem::Appeared { table } => self.begin_adoption(table),
-            // a quiet server: whatever it commits from now on is behind the time
             LogItem::Moved
                 if self.config.stop_micros.is_some_and(|stop| now_micros() > stop + CLOCKS)
                     && self.is_whole() =>
             {
-                self.over = true;
+                // on a quiet server: whatever is behind its written end of now is behind the time
+                match &self.stop_end {
+                    Some(end) => self.over = self.log.at_boundary() && self.log.point().has_reached(end),
+                    None if !self.asking_end => {
+                        self.asking_end = true;
+                        tokio::spawn(ask_end(self.config.clone(), self.messages.0.clone()));
+                    }
+                    None => {}
+                }
                 self.out.push_back(CaptureItem::Moved);
             }
             LogItem::Commit { .. } => self.out.push_back(CaptureItem::TransactionEnd),
@@ -1194,7 +1240,10 @@ impl Capture {
             Message::Low { chunk, low, reply } => {
                 // whatever becomes of the chunk, later sets hold at least as much: touched can be swept by it
                 self.reconciler.executed(&low);
+                let lacks = low.lacks(self.log.ended());
                 let answer = match self.reconciler.low_watermark(chunk, &low) {
+                    // of another try
+                    Ok(()) if lacks => Reply::Again,
                     Ok(()) => Reply::Go,
                     Err(NotYet::Forgotten | NotYet::Base) => Reply::Again,
                     Err(NotYet::Dropped) => Reply::Drop,
@@ -1203,6 +1252,10 @@ impl Capture {
                 let _ = reply.send(answer);
             }
             Message::Exact { table, generation, told } => self.handle_exact(&table, generation, told)?,
+            Message::End(end) => {
+                self.asking_end = false;
+                self.stop_end = end;
+            }
             Message::Adopted(adoption) => self.adopted.push((*adoption)?),
             Message::Done { chunk, schema, result, conn } => {
                 self.idle.extend(conn);
@@ -1239,6 +1292,8 @@ impl Capture {
                 && let Some(schema) = self.log.structures().get(id)
             {
                 exact.state = State::Opening;
+                self.generations += 1;
+                exact.generation = self.generations;
                 let line = exact::Line {
                     table: id.clone(),
                     generation: exact.generation,
@@ -1267,8 +1322,11 @@ impl Capture {
         exact.tries += 1;
         // in every snapshot from here on
         exact.spill.retain(|w| !low.holds(&w.mark));
-        let changed = exact.spill.any(|w| !w.begin.has_reached(&high));
-        if !low.holds_all(&exact.base) || changed && !self.server.is_mariadb() {
+        // on MariaDB the position is exact but for XA
+        let mariadb = self.server.is_mariadb();
+        let counts = |mark: &Mark| !mariadb || matches!(mark, Mark::Xa(..));
+        let changed = exact.spill.any(|w| counts(&w.mark) && !w.begin.has_reached(&high));
+        if !low.holds_all(&exact.base) || changed || low.lacks(self.log.ended()) {
             let tries = exact.tries;
             let _ = reply.send(Verdict::Again { lock: exact.wants_lock(&self.config) });
             if tries % 100 == 0 {
@@ -1319,12 +1377,19 @@ impl Capture {
                 };
                 self.out.push_back(CaptureItem::Chunk { schema, origin: Arc::new(origin), rows });
             }
-            Told::End(Ok(())) => {
+            Told::End(Ok(end)) => {
                 // of a snapshot that was not read there is nothing to go on with
-                exact.state = if matches!(exact.state, State::Reading) { State::Read } else { State::Idle };
+                exact.state = match (&exact.state, end) {
+                    (State::Reading, Some(high)) => State::Read { high },
+                    _ => State::Idle,
+                };
+                if let State::Read { high } = &exact.state
+                    && self.highest.as_ref().is_none_or(|h| !h.has_reached(high))
+                {
+                    self.highest = Some(high.clone());
+                }
             }
             Told::End(Err(error)) if error.is_transient() => {
-                exact.generation += 1;
                 exact.state = State::Idle;
                 let notice = error.diagnostic().clone();
                 self.out.push_back(CaptureItem::Notice(Diagnostic {
@@ -1340,7 +1405,13 @@ impl Capture {
     /// Changes that waited for a table's copy are given out as one transaction, at a boundary; true if something was.
     fn drain(&mut self) -> Result<bool> {
         if self.draining.is_none() && self.log.at_boundary() {
-            let is_read = |t: &Table| t.exact.as_ref().is_some_and(|e| matches!(e.state, State::Read));
+            let point = self.log.point();
+            // a statement that changed the table under the SELECT has been met by then, and has voided the copy
+            let is_read = |t: &Table| {
+                t.exact
+                    .as_ref()
+                    .is_some_and(|e| matches!(&e.state, State::Read { high } if point.has_reached(high)))
+            };
             self.draining = self.tables.iter().find(|(_, t)| is_read(t)).map(|(id, _)| id.clone());
         }
         let Some(id) = self.draining.clone() else { return Ok(false) };
@@ -1403,6 +1474,10 @@ impl Capture {
 
     /// Mends the chunks whose high watermark the log reader has reached.
     fn mend(&mut self) -> Result<()> {
+        // of a statement that is told in several items, all must have been taken in
+        if !self.log.is_drained() {
+            return Ok(());
+        }
         if self.read.is_empty() && self.tables.values().all(Table::is_whole) {
             return Ok(());
         }
@@ -1773,9 +1848,13 @@ async fn scan(
     }
     let mut passed = GtidSet::new();
     let mut begins_before = BTreeSet::new();
+    let mut ended = BTreeMap::new();
     loop {
+        let open = reader.branches().clone();
         if reader.at_boundary() && reader.point().has_reached(after) {
-            let branches = reader.branches().clone();
+            // those that end behind the position are open at it
+            let mut branches = reader.branches().clone();
+            branches.0.extend(ended);
             return Ok(Scan::Fits { passed, branches });
         }
         match reader.next().await {
@@ -1790,6 +1869,9 @@ async fn scan(
                 // one that holds no captured rows may be passed or not: nothing is given out of it
                 if begins_before.remove(&gtid.to_string()) {
                     passed.insert(&gtid);
+                } else if !executed.contains(&gtid) {
+                    let still = reader.branches();
+                    ended.extend(open.0.into_iter().filter(|(name, _)| !still.0.contains_key(name)));
                 }
             }
             Ok(LogItem::Moved | LogItem::End(_)) => {}

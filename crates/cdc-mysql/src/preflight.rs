@@ -181,7 +181,12 @@ impl Checks<'_> {
                 let global = |grant: &String| {
                     let grant = grant.to_ascii_uppercase();
                     grant.contains(" ON *.*")
-                        && (grant.contains("REPLICATION SLAVE") || grant.contains("ALL PRIVILEGES"))
+                        && grant
+                            .trim_start_matches("GRANT ")
+                            .split(" ON *.*")
+                            .take(1)
+                            .flat_map(|list| list.split(','))
+                            .any(|p| matches!(p.trim(), "REPLICATION SLAVE" | "ALL PRIVILEGES"))
                 };
                 self.privilege("REPLICATION SLAVE", grants.iter().any(global), config);
             }

@@ -70,11 +70,21 @@ pub fn derive(
     };
     if changes.iter().any(|c| matches!(c, SchemaChange::CreateTable { .. })) {
         // dropped and made again in one statement (CREATE OR REPLACE)
-        return created(changes, after, share);
+        let mut out = created(changes, after, share)?;
+        if matches!(share, Share::Alone)
+            && !out.iter().any(|c| matches!(c, TargetSchemaChange::DropTable { .. }))
+        {
+            out.insert(0, TargetSchemaChange::DropTable { table: before.name.clone() });
+        }
+        return Ok(out);
     }
     check_key(before, after, changes)?;
     let mut out = Vec::new();
     let mut name = before.name.clone();
+    if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
+        // first: rows that go anyway need not fit what the other changes make of their columns
+        out.push(remove_rows(&name, &before.schema.id, share, true)?);
+    }
     if name != after.name {
         refuse(flow, "rename_table", &name)?;
         if applies(flow, "rename_table") {
@@ -96,9 +106,6 @@ pub fn derive(
                         _ => remove_rows(&name, &before.schema.id, share, false)?,
                     });
                 }
-            }
-            SchemaChange::ResnapshotTable { .. } => {
-                out.push(remove_rows(&name, &before.schema.id, share, true)?);
             }
             SchemaChange::AddColumn { column, .. } => {
                 let Some(new) = has(&column.name) else { continue };
@@ -191,7 +198,8 @@ pub fn derive(
             | SchemaChange::AlterColumnDefault { .. }
             | SchemaChange::AlterColumnAttributes { .. }
             | SchemaChange::ChangePrimaryKey { .. }
-            | SchemaChange::ChangeUniqueKeys { .. } => {}
+            | SchemaChange::ChangeUniqueKeys { .. }
+            | SchemaChange::ResnapshotTable { .. } => {}
         }
     }
     Ok(out)
@@ -204,6 +212,10 @@ fn created(
     share: &Share,
 ) -> Result<Vec<TargetSchemaChange>> {
     let mut out = vec![TargetSchemaChange::CreateTable { table: after.clone() }];
+    // one of an older shape may be there, from before a restart
+    if matches!(share, Share::Alone) && changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. })) {
+        out.insert(0, TargetSchemaChange::DropTable { table: after.name.clone() });
+    }
     if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
         out.push(remove_rows(&after.name, &after.schema.id, share, true)?);
     }
@@ -436,7 +448,7 @@ mod tests {
         };
         let out = run(&flow(SchemaChangeMode::Lenient), &[add, again()]).unwrap();
         assert!(
-            matches!(&out[..], [TargetSchemaChange::AddColumn { .. }, last] if *last == rows_go(vec![], true))
+            matches!(&out[..], [first, TargetSchemaChange::AddColumn { .. }] if *first == rows_go(vec![], true))
         );
         // and one that comes into the set with rows nobody has seen
         let after = target(&schema());

@@ -465,6 +465,17 @@ impl Sink for SqliteSink {
             {
                 check_rows(db, self.errors(), &found, Some(&claim.job))?;
             }
+            if let TargetSchemaChange::DropTable { table } = change
+                && let Some(found) = look(db, self.errors(), table)?
+            {
+                // somebody else's is not ours to drop: with rows it is refused, without it is taken as it is
+                check_rows(db, self.errors(), &found, Some(&claim.job))?;
+                let listed = is_listed(db, &claim.job, table)
+                    .map_err(|e| self.errors().of(codes::TARGET_DDL, "looking for the table's owner", &e))?;
+                if !listed {
+                    return Ok(());
+                }
+            }
             ddl::Change { db, errors: self.errors() }.apply(change)?;
             relist(db, &claim.job, change)
                 .map_err(|e| self.errors().of(codes::TARGET_DDL, "listing the table", &e))
@@ -665,6 +676,12 @@ fn check_rows(db: &Connection, errors: Errors<'_>, found: &Found, job: Option<&J
     Err(error
         .note("rows that the source does not have would stay there for ever")
         .help(format!("DROP TABLE {}; or send the flow to another table or file", sql::quote(&found.name))))
+}
+
+/// Is a table listed as written by us?
+fn is_listed(db: &Connection, job: &JobIdentity, table: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM _cdc_tables WHERE pipeline = ?1 AND sink = ?2 AND name = ?3)";
+    db.prepare_cached(sql)?.query_row(params![job.pipeline, job.sink, table], |row| row.get(0))
 }
 
 /// Lists a table as written by us.

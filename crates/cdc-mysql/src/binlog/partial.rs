@@ -26,8 +26,8 @@
 //! table is copied the row is read again (as `snapshot::reconcile` tells); of a table that is whole there is nothing to do
 //! but stop. *MariaDB's REPLACE* is the bad one: nothing in an image says that it comes of a REPLACE (its own replicas
 //! differ from it then). It can only come of one if it conflicts in a unique key, with the values that it names or
-//! with defaults; where no key of the table can ([`Completion::may_replace`]), a column that is left out has not changed.
-//! Else the text of the statement is looked at ([`super::statements`]): what a REPLACE leaves out has its default.
+//! with defaults; where no key of the table can (`Completion::may_replace`), a column that is left out has not changed.
+//! Else the text of the statement is looked at (`binlog::statements`): what a REPLACE leaves out has its default.
 //!
 //! [`Value::Absent`]: cdc_core::Value::Absent
 

@@ -19,11 +19,13 @@ use crate::conn::connect;
 use crate::ddl;
 use crate::gtid::GtidSet;
 use crate::server::Server;
+use crate::snapshot::reconcile::TransactionSet;
 use crate::snapshot::watermark::Watermark;
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::{Error, TableId, codes};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 /// A table's own start.
 #[derive(Debug)]
@@ -49,14 +51,22 @@ const OTHER: u32 = 0x8000_0000;
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Looks for a table's start until there is one.
-pub(super) async fn find(config: Config, server: Server, table: TableId, messages: mpsc::Sender<Message>) {
+pub(super) async fn find(
+    config: Config,
+    server: Server,
+    table: TableId,
+    messages: mpsc::Sender<Message>,
+    one_at_a_time: Arc<Mutex<()>>,
+) {
+    // they read the log under one id
+    let _turn = one_at_a_time.lock().await;
     // MariaDB ends the stream of whoever has the same id: the log reader's must go on
     let server_id = config.server_id ^ OTHER;
     let config = Config { tables: TableSet::only([&table]), server_id, ..config };
     loop {
         let message = match try_find(&config, &server, &table).await {
             Ok(found) => Message::Adopted(Box::new(Ok(Adoption { table: table.clone(), found }))),
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_transient() || error.code() == codes::SERVER_ID_IN_USE => {
                 tokio::time::sleep(RETRY).await;
                 continue;
             }
@@ -89,7 +99,8 @@ impl Capture {
     pub(super) fn begin_adoption(&mut self, table: TableId) {
         self.log.expect(table.clone());
         let (config, server) = (self.config.clone(), self.server.clone());
-        tokio::spawn(find(config, server, table, self.messages.0.clone()));
+        let turns = self.finding.clone();
+        tokio::spawn(find(config, server, table, self.messages.0.clone(), turns));
     }
 
     /// Tables whose start has been found come in, at a boundary behind everything that the target has.
@@ -107,7 +118,17 @@ impl Capture {
                 self.log.forget(&table);
                 continue;
             };
-            self.reconciler.given_out(&found.base);
+            // what a statement did to it behind P0, and the log reader has passed, is not in what was found
+            if self.log.has_missed(&table, &found.gtids) {
+                self.begin_adoption(table);
+                continue;
+            }
+            // rows behind P0 that were passed over are only in a snapshot of behind them
+            let passed = Watermark::of_position(self.server.flavor, self.log.gtids(), self.log.boundary());
+            for more in [&found.base, &passed] {
+                self.reconciler.given_out(more);
+                self.base.add_all(more);
+            }
             let schema = self.log.adopt(found.definition, found.gtids);
             self.take_in(&schema)?;
         }

@@ -64,8 +64,8 @@ pub(super) enum State {
     Opened { low: Watermark, high: LogPoint, reply: oneshot::Sender<Verdict> },
     /// Rows come.
     Reading,
-    /// All rows have come; what waits follows.
-    Read,
+    /// All rows have come; what waits follows, once the log reader is here.
+    Read { high: LogPoint },
 }
 
 /// What becomes of a snapshot that was opened.
@@ -80,9 +80,14 @@ pub(super) enum Verdict {
 /// What a task that copies tells.
 #[derive(Debug)]
 pub(super) enum Told {
-    Opened { low: Watermark, high: LogPoint, reply: oneshot::Sender<Verdict> },
+    Opened {
+        low: Watermark,
+        high: LogPoint,
+        reply: oneshot::Sender<Verdict>,
+    },
     Rows(Vec<Row>),
-    End(Result<()>),
+    /// The written end of the log behind the last row; none if nothing was read.
+    End(Result<Option<LogPoint>>),
 }
 
 impl Exact {
@@ -92,7 +97,8 @@ impl Exact {
 
     /// Everything so far is void.
     pub(super) fn restart(&mut self) {
-        self.generation += 1;
+        // no copy has this number
+        self.generation = 0;
         self.spill.clear();
         self.state = State::Idle;
     }
@@ -134,15 +140,16 @@ async fn try_copy(
     schema: &Arc<TableSchema>,
     mut lock: bool,
     line: &Line,
-) -> Result<()> {
+) -> Result<Option<LogPoint>> {
     let mut conn = chunk::open(config, server).await?;
     charsets::ensure(&mut conn, [schema]).await?;
+    ensure_transactional(&mut conn, schema).await?;
     let mut wait = Duration::from_millis(1);
     loop {
         let (low, high) = open(&mut conn, config, server, schema, lock).await?;
         let (reply, verdict) = oneshot::channel();
         if !line.tell(Told::Opened { low, high, reply }).await {
-            return Ok(());
+            return Ok(None);
         }
         match verdict.await {
             Ok(Verdict::Read) => break,
@@ -153,13 +160,39 @@ async fn try_copy(
                 wait = (2 * wait).min(Duration::from_millis(100));
             }
             // not wanted any more
-            Err(_) => return Ok(()),
+            Err(_) => return Ok(None),
         }
     }
     read(&mut conn, config, schema, line).await?;
+    // no lock keeps DDL from the table until its first row is read: what the SELECT may have seen lies in front of this
+    let high = watermark::written_end(&mut conn, server).await?;
     let _ = conn.query_drop("COMMIT").await;
     let _ = conn.disconnect().await;
-    Ok(())
+    Ok(Some(high))
+}
+
+/// An engine without snapshots is read as of now, row by row: there is no one point at which the rows were these.
+async fn ensure_transactional(conn: &mut Conn, schema: &TableSchema) -> Result<()> {
+    let sql = "SELECT t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t \
+               LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE \
+               WHERE t.TABLE_SCHEMA = ? AND t.TABLE_NAME = ?";
+    let row: Option<(Option<String>, Option<String>)> = conn
+        .exec_first(sql, (&*schema.id.database, &*schema.id.table))
+        .await
+        .map_err(|e| query_error(e, "asking for a table's engine"))?;
+    match row {
+        Some((Some(engine), transactions)) if transactions.as_deref() != Some("YES") => Err(Error::definite(
+            codes::SNAPSHOT_UNSAFE,
+            format!(
+                "table \"{}\" has no key, and its engine {engine} has no snapshots: no copy of it is exact",
+                schema.id
+            ),
+        )
+        .help(
+            "give it a key, ALTER TABLE .. ENGINE = InnoDB, or leave it out: tables = [.., \"!db.table\"]",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Opens a snapshot on this connection.

@@ -355,7 +355,7 @@ pub fn read_default(text: &str) -> Option<DefaultValue> {
 
 /// Is the kept text an expression, whose value for a row that is already there nobody can tell?
 pub(super) fn is_expression(text: &str) -> bool {
-    text.starts_with('(')
+    text.starts_with('(') || text.starts_with("CURRENT_TIMESTAMP")
 }
 
 #[cfg(test)]

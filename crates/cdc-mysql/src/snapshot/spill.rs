@@ -48,7 +48,7 @@ impl Spill {
     /// Adds the changes of an event.
     ///
     /// # Errors
-    /// `FILE_UNWRITABLE` if the temporary file cannot be written.
+    /// `FILE_UNREADABLE` if the temporary file cannot be written.
     pub fn push(
         &mut self,
         mark: Mark,

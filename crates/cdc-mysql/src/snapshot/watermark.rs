@@ -9,6 +9,13 @@
 //! | a transaction is in it | by GTID | if it begins in front of it: a log has one order, and the snapshot stands between two transactions |
 //! | high | the written end of the log, after the SELECT | the same: instant ALTERs, and engines without snapshots, are read as of now |
 //!
+//! *XA on MariaDB.* The commit of an XA transaction is written to the log first and done by the engine afterwards, outside of
+//! that order: a snapshot's position may lie behind a commit that the snapshot does not see (measured: 8 of 4,104 where
+//! the same session commits, 21 of 345 where another does). While the engine is at it, XA RECOVER still names the
+//! branch. So before the snapshot the written end is taken and then XA RECOVER is asked: a commit is in the watermark if
+//! it lies at or before that end and its branch is not named. One that is given out and forgotten and still named is
+//! waited for ([`Watermark::lacks`]).
+//!
 //! MariaDB freezes the position and the engine's view of the rows in one step under the lock by which it orders
 //! commits (`START TRANSACTION WITH CONSISTENT SNAPSHOT`, status `binlog_snapshot_file` and `_position`); its
 //! `gtid_binlog_pos` promises as little as MySQL's written end does. To turn the position into GTIDs the server
@@ -23,6 +30,8 @@ use crate::snapshot::reconcile::TransactionSet;
 use cdc_core::{Error, Result, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A transaction, by what watermarks are compared with.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,6 +40,8 @@ pub enum Mark {
     Gtid(Gtid),
     /// MariaDB: behind its first event.
     Point(LogPoint),
+    /// MariaDB: the commit of an XA transaction, behind its first event, and the branch.
+    Xa(LogPoint, Arc<str>),
 }
 
 /// A set of transactions: of MySQL by their GTIDs, of MariaDB all up to a point of the log. Of the other part each
@@ -39,6 +50,10 @@ pub enum Mark {
 pub struct Watermark {
     gtids: GtidSet,
     point: LogPoint,
+    /// MariaDB: of commits of XA transactions only those up to here are in it.
+    xa_point: LogPoint,
+    /// And of those not these.
+    open: BTreeSet<Arc<str>>,
 }
 
 impl Watermark {
@@ -49,7 +64,13 @@ impl Watermark {
 
     /// All of MariaDB up to this point.
     pub fn of_point(point: LogPoint) -> Watermark {
-        Watermark { point, ..Watermark::default() }
+        Watermark { xa_point: point.clone(), point, ..Watermark::default() }
+    }
+
+    /// Is one of these XA transactions, which the log has ended at these points, in front of it and not done by the engine
+    /// yet?
+    pub fn lacks(&self, ended: &BTreeMap<Arc<str>, LogPoint>) -> bool {
+        self.open.iter().any(|name| ended.get(name).is_some_and(|point| self.xa_point.has_reached(point)))
     }
 
     /// Of MariaDB: how far it reaches.
@@ -71,6 +92,7 @@ impl TransactionSet<Mark> for Watermark {
         match transaction {
             Mark::Gtid(gtid) => self.gtids.contains(gtid),
             Mark::Point(point) => self.point.has_reached(point),
+            Mark::Xa(point, branch) => self.xa_point.has_reached(point) && !self.open.contains(branch),
         }
     }
 
@@ -81,13 +103,18 @@ impl TransactionSet<Mark> for Watermark {
     fn add(&mut self, transaction: &Mark) {
         match transaction {
             Mark::Gtid(gtid) => self.gtids.insert(gtid),
-            Mark::Point(point) => self.reach(point),
+            Mark::Point(point) | Mark::Xa(point, _) => self.reach(point),
         }
     }
 
     fn add_all(&mut self, other: &Watermark) {
         self.gtids.extend(&other.gtids);
         self.reach(&other.point);
+        // what was complete once is complete in all later ones
+        if other.xa_point.has_reached(&self.xa_point) {
+            self.xa_point = other.xa_point.clone();
+            self.open.clone_from(&other.open);
+        }
     }
 }
 
@@ -107,7 +134,13 @@ impl Watermark {
 pub async fn low(conn: &mut Conn, server: &Server) -> Result<Watermark> {
     Ok(match server.flavor {
         Flavor::MySql => Watermark::of_gtids(executed(conn).await?),
-        Flavor::MariaDb => Watermark::of_point(snapshot(conn).await?),
+        Flavor::MariaDb => {
+            let xa_point = written_end(conn, server).await?;
+            let open = crate::binlog::xa::prepared(conn).await?.unwrap_or_default();
+            let point = snapshot(conn).await?;
+            let open = open.into_iter().map(Arc::from).collect();
+            Watermark { xa_point, open, ..Watermark::of_point(point) }
+        }
     })
 }
 
