@@ -182,6 +182,12 @@ pub enum TargetSchemaChange {
         /// May it hold NULL?
         nullable: bool,
     },
+    /// Rows are told apart by other columns, or by none; the columns are those that are there. The rows are as they were,
+    /// and the new key tells them apart.
+    ChangeKey {
+        /// The table, with its new key.
+        table: Arc<TargetTable>,
+    },
     /// Delete all rows.
     TruncateTable {
         /// The table's name.

@@ -21,6 +21,7 @@
 mod dump;
 pub mod event;
 pub mod files;
+mod held;
 pub mod metadata;
 pub mod partial;
 pub mod rows;
@@ -43,6 +44,7 @@ use cdc_core::position::Position;
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Diagnostic, Error, Result, Row, TableId, TableSchema, codes};
 use event::{Header, kind};
+use held::{Held, savepoint_of};
 use mysql_common::binlog::events::Event;
 use partial::{Completion, Unknown, Why};
 use rows::{RowDecoder, RowsEvent, RowsKind};
@@ -210,6 +212,8 @@ struct Transaction {
     no_effect: bool,
     /// Of XA START: the branch, and its rows.
     xa: Option<Collected>,
+    /// Of MariaDB: its rows, held back until it ends, while they are few.
+    held: Option<Held>,
     /// Of XA COMMIT: the branch, whose rows are these.
     resolves: Option<String>,
     /// It was given out, or is passed over, by what we begin with.
@@ -583,6 +587,7 @@ impl LogReader {
             gtids: from.clone(),
             point: self.point.clone(),
             by_file: self.by_file(),
+            given_out: self.given_out(),
             position: self.position(),
         };
         let opening = self.connecting.get_or_insert_with(|| tokio::spawn(wanted.open()));
@@ -609,6 +614,12 @@ impl LogReader {
     /// The point behind the last whole transaction given out, or behind what was passed over since.
     pub fn boundary(&self) -> &LogPoint {
         &self.boundary
+    }
+
+    /// What was given out, where it was, and in whose log; not where a start in the past is still passed over.
+    fn given_out(&self) -> Option<(GtidSet, LogPoint, Option<String>)> {
+        let known = self.skip_until.is_none() && !self.gtids.is_empty();
+        known.then(|| (self.gtids.clone(), self.boundary.clone(), self.server.as_ref().map(|s| s.id.clone())))
     }
 
     /// A start by file whose file has not told the GTIDs before it yet; afterwards GTIDs say where we are.
@@ -1083,6 +1094,8 @@ impl LogReader {
             offset: self.point.offset.saturating_sub(u64::from(header.size)),
             snapshot: false,
         };
+        let held = matches!(gtid, Gtid::MariaDb { .. }) && self.only.is_none() && self.rows_to_skip == 0;
+        let held = held.then(Held::default);
         self.transaction = Some(Transaction {
             gtid,
             mark,
@@ -1091,6 +1104,7 @@ impl LogReader {
             begun: false,
             no_effect: false,
             xa: None,
+            held,
             resolves: None,
             passed,
             altered: false,
@@ -1242,8 +1256,14 @@ impl LogReader {
         }
     }
 
+    /// What comes now may not be taken back: what was held goes out in front of it.
+    fn release_held(&mut self) {
+        let held = self.transaction.as_mut().and_then(|t| t.held.take());
+        self.pending.extend(held.into_iter().flat_map(Held::release));
+    }
+
     fn commit(&mut self) -> Result<()> {
-        let Some(t) = self.transaction.take() else {
+        let Some(mut t) = self.transaction.take() else {
             return Err(self.corrupt("a commit outside a transaction"));
         };
         if self.rows_to_skip > t.rows {
@@ -1258,6 +1278,7 @@ impl LogReader {
         }
         self.rows_to_skip = 0;
         self.altered = false;
+        self.pending.extend(t.held.take().into_iter().flat_map(Held::release));
         if matches!(t.gtid, Gtid::MariaDb { .. }) {
             self.read.insert(&t.gtid);
         }
@@ -1287,6 +1308,9 @@ impl LogReader {
             return self.commit();
         }
         if query.text == "ROLLBACK" {
+            if transaction.held.as_mut().is_some_and(Held::take_back) {
+                transaction.rows = 0;
+            }
             if transaction.rows > 0 && !skipping {
                 return Err(self.not_built(
                     "a transaction that was rolled back behind changes of a non-transactional table",
@@ -1326,11 +1350,22 @@ impl LogReader {
             transaction.resolves = Some(branch_of(query.text));
             return self.commit();
         }
-        if word.starts_with("SAVEPOINT") || word.starts_with("RELEASE SAVE") {
+        if word.starts_with("SAVEPOINT") {
+            let rows = transaction.rows;
+            if let Some(held) = &mut transaction.held {
+                held.savepoint(savepoint_of(query.text), rows);
+            }
+            return Ok(());
+        }
+        if word.starts_with("RELEASE SAVE") {
             return Ok(());
         }
         if word.starts_with("ROLLBACK TO") {
             // the server writes it only where it could not take the rows out of the log again
+            if let Some(rows) = transaction.held.as_mut().and_then(|h| h.back_to(savepoint_of(query.text))) {
+                transaction.rows = rows;
+                return Ok(());
+            }
             if transaction.rows > 0 && !skipping {
                 return Err(
                     self.not_built("a rollback to a savepoint behind changes of a non-transactional table")
@@ -1379,6 +1414,7 @@ impl LogReader {
         match parse(query.text, &context, &self.structures) {
             ddl::Outcome::Changes { changes, mut facts } => {
                 facts.retain(|fact| fact.table().is_none_or(|table| !self.is_behind(table)));
+                self.release_held();
                 self.schema_changes(query, changes)?;
                 self.structures.learn(&facts);
                 Ok(())
@@ -1580,6 +1616,10 @@ impl LogReader {
                 Some((stored, of_now)) => (stored, Some(of_now)),
                 None => (schema.clone(), None),
             };
+            let stored = match &self.server {
+                Some(server) if server.is_mariadb() => versioned::with_hashes(&map, stored),
+                _ => stored,
+            };
             // checks that the structure fits
             let decoder = RowDecoder::new(&map, &stored).map_err(|e| e.note(self.here()))?;
             Mapped::Captured { schema, decoder: Box::new(decoder), of_now, completion: OnceLock::new() }
@@ -1595,7 +1635,10 @@ impl LogReader {
         let (Some(present), Some(server)) = (self.present.clone(), self.server.as_ref()) else {
             return Ok(Learning::Known);
         };
-        let map = TableMap::parse(body).map_err(|e| e.note(self.here()))?;
+        let mut map = TableMap::parse(body).map_err(|e| e.note(self.here()))?;
+        if server.is_mariadb() {
+            map.columns.truncate(map.columns.len() - versioned::hashes(&map));
+        }
         if server.is_mariadb()
             && let Some(is) = metadata::is_sequence(&map)
         {
@@ -1645,6 +1688,7 @@ impl LogReader {
         if let Err(error) = map.check(&stored) {
             return Ok(Learning::Refused(Box::new(error.note(self.here()))));
         }
+        self.release_held();
         let told = known.as_ref().map(|known| metadata::difference(known, &schema));
         let after = self.structures.insert_definition(ddl::Definition {
             schema,
@@ -1728,6 +1772,8 @@ impl LogReader {
             let context = server.map(Server::context);
             context.and_then(|c| statements::replaces(text, &schema.id, &c, &self.structures))
         });
+        // Of a versioned table the two times go by themselves.
+        let hides_more = decoder.schema().columns.last().is_some_and(versioned::is_hash);
         let rows_before = transaction.rows;
         let mut changes = Vec::with_capacity((body.len() / 64).clamp(1, 128));
         let mut rows = decoder.rows(event);
@@ -1745,13 +1791,18 @@ impl LogReader {
                     return Ok(());
                 }
             }
-            let change = match of_now {
+            let mut change = match of_now {
                 None => RowChange { op, before, after, unknown },
                 Some(of_now) => match of_now.change(before, after) {
                     Some(change) => RowChange { unknown, ..change },
                     None => continue,
                 },
             };
+            if hides_more {
+                let shown = schema.columns.len();
+                change.before = change.before.map(|row| versioned::first(row, shown));
+                change.after = change.after.map(|row| versioned::first(row, shown));
+            }
             transaction.rows += 1;
             // of an XA transaction that is decided at its end
             if transaction.rows > self.rows_to_skip || transaction.xa.is_some() {
@@ -1768,7 +1819,10 @@ impl LogReader {
             };
             match &mut transaction.xa {
                 Some(collected) if self.only.is_none() => collected.push(item, body.len()),
-                _ => self.pending.push_back(item),
+                _ => match &mut transaction.held {
+                    Some(held) => self.pending.extend(held.push(item, body.len())),
+                    None => self.pending.push_back(item),
+                },
             }
         }
         Ok(())

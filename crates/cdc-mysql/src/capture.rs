@@ -251,10 +251,14 @@ const RECONNECT: Duration = Duration::from_millis(500);
 const MOVED_LIMIT: u32 = 20;
 
 /// Where the log ends now.
-async fn ask_end(config: Config, messages: mpsc::Sender<Message>) {
+async fn ask_end(config: Config, id: String, messages: mpsc::Sender<Message>) {
     let end = async {
         let mut conn = connect(&config).await?;
         let server = Server::ask(&mut conn).await?;
+        if server.id != id {
+            let headline = format!("the server is {}, and was {id}", server.id);
+            return Err(Error::transient(codes::SERVER_CHANGED, headline));
+        }
         let end = watermark::written_end(&mut conn, &server).await?;
         let _ = conn.disconnect().await;
         Ok::<LogPoint, Error>(end)
@@ -262,6 +266,9 @@ async fn ask_end(config: Config, messages: mpsc::Sender<Message>) {
     let end = end.await.ok();
     let _ = messages.send(Message::End(end)).await;
 }
+
+/// How often a silent log is looked at.
+const LOOK_AT_END: Duration = Duration::from_secs(20);
 
 /// How far the clocks of two machines may be apart, in microseconds.
 const CLOCKS: i64 = 2_000_000;
@@ -304,6 +311,10 @@ pub struct Capture {
     stop_end: Option<LogPoint>,
     /// It is being asked for.
     asking_end: bool,
+    /// When it was asked last, and where the log reader was.
+    end_asked: Instant,
+    end_asked_to_stop: bool,
+    boundary_asked: LogPoint,
     /// Tables that come in at the next boundary.
     adopted: Vec<Adoption>,
     /// Everything that was given out or passed over before the start, and P0 of tables that came in later.
@@ -442,12 +453,14 @@ impl Capture {
         }
         let copying = state.copying.iter().map(|c| (c.table.clone(), Some(c))).collect();
         // touched is lost: all that was given out counts as forgotten
-        let mut capture = Capture::assemble(config, server, log, copying)?;
+        let mut capture = Capture::assemble(config, server.clone(), log, copying)?;
         capture.partial_images = preflight::partial_images(&checks);
         for table in fresh {
             capture.begin_adoption(table);
         }
         capture.log.ensure_connected().await?;
+        let notices = discover::notices(&mut conn, &server, &capture.config, &state.structures).await?;
+        capture.out.extend(notices.into_iter().map(CaptureItem::Notice));
         capture.ended = state.ended;
         Ok(capture)
     }
@@ -537,6 +550,9 @@ impl Capture {
             generations: 0,
             stop_end: None,
             asking_end: false,
+            end_asked: Instant::now(),
+            end_asked_to_stop: false,
+            boundary_asked: LogPoint::default(),
             adopted: Vec::new(),
             base,
             draining: None,
@@ -917,6 +933,15 @@ impl Capture {
         })
     }
 
+    /// Asks how far the log is written.
+    fn ask_end(&mut self, to_stop: bool) {
+        self.asking_end = true;
+        self.end_asked_to_stop = to_stop;
+        self.end_asked = Instant::now();
+        self.boundary_asked = self.log.boundary().clone();
+        tokio::spawn(ask_end(self.config.clone(), self.server.id.clone(), self.messages.0.clone()));
+    }
+
     /// Has the log reader come to another server? Its positions are other ones.
     fn check_server(&mut self) -> Result<()> {
         let Some(now) = self.log.server().filter(|now| now.id != self.server.id) else { return Ok(()) };
@@ -984,15 +1009,20 @@ impl Capture {
                 match &self.stop_end {
                     Some(end) => self.over = self.log.at_boundary() && self.log.point().has_reached(end),
                     None if !self.asking_end => {
-                        self.asking_end = true;
-                        tokio::spawn(ask_end(self.config.clone(), self.messages.0.clone()));
+                        self.ask_end(true);
                     }
                     None => {}
                 }
                 self.out.push_back(CaptureItem::Moved);
             }
             LogItem::Commit { .. } => self.out.push_back(CaptureItem::TransactionEnd),
-            LogItem::Moved => self.out.push_back(CaptureItem::Moved),
+            LogItem::Moved => {
+                // A log that was reset under its reader only falls silent (measured on MariaDB).
+                if !self.asking_end && self.end_asked.elapsed() > LOOK_AT_END && self.config.files.is_none() {
+                    self.ask_end(false);
+                }
+                self.out.push_back(CaptureItem::Moved);
+            }
             LogItem::End(notice) => {
                 // files end once and for all, a time may be another one in the next run
                 self.ended = self.config.files.is_some();
@@ -1254,7 +1284,18 @@ impl Capture {
             Message::Exact { table, generation, told } => self.handle_exact(&table, generation, told)?,
             Message::End(end) => {
                 self.asking_end = false;
-                self.stop_end = end;
+                if let Some(end) = &end
+                    && !end.has_reached(&self.boundary_asked)
+                    && self.log.server().is_some_and(|server| server.id == self.server.id)
+                {
+                    return Err(Error::definite(
+                        codes::SERVER_CHANGED,
+                        format!("the server's log ends at {end}, and was read up to {}", self.boundary_asked),
+                    )
+                    .note("it was reset (RESET MASTER, RESET BINARY LOGS AND GTIDS)")
+                    .help("copy the tables anew: stop, remove the state folder and the target's tables, start again"));
+                }
+                self.stop_end = end.filter(|_| self.end_asked_to_stop);
             }
             Message::Adopted(adoption) => self.adopted.push((*adoption)?),
             Message::Done { chunk, schema, result, conn } => {

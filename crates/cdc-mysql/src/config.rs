@@ -51,9 +51,12 @@ impl StopAt {
         if let Some(micros) = parse_timestamp(text) {
             return Ok(StopAt::Timestamp(micros));
         }
+        // three numbers are a GTID of MariaDB too, and a day that there is not is a mistake
+        let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        let is_day = shape == "0000-00-00";
         match parse_offset(text) {
             Ok(StartMode::File(file, offset)) => Ok(StopAt::File(file, offset)),
-            Ok(StartMode::Gtids(set)) if !set.is_empty() => Ok(StopAt::Gtids(set)),
+            Ok(StartMode::Gtids(set)) if !set.is_empty() && !is_day => Ok(StopAt::Gtids(set)),
             _ => Err(Error::definite(codes::OPTION_VALUE, format!("\"{text}\" is no place to end")).help(
                 "caught-up; a time in UTC such as \"2026-01-31 12:00:00\"; binlog.000042:1234; or a GTID set",
             )),

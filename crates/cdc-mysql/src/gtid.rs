@@ -278,6 +278,18 @@ impl GtidSet {
         Some(Gtid::MariaDb { domain, server, sequence })
     }
 
+    /// MariaDB: the last of this one's domain.
+    pub fn domain_of(&self, gtid: &Gtid) -> Option<Gtid> {
+        let Gtid::MariaDb { domain, .. } = gtid else { return None };
+        self.last_of(*domain)
+    }
+
+    /// MariaDB: the last of each domain.
+    pub fn domains(&self) -> impl Iterator<Item = Gtid> {
+        let last = |(&domain, &(server, sequence))| Gtid::MariaDb { domain, server, sequence };
+        self.domains.iter().map(last)
+    }
+
     /// The ranges, for MySQL's dump request: server, tag, and `start..end` pairs (end excluded).
     pub fn iter(&self) -> impl Iterator<Item = (&Origin, &[(u64, u64)])> {
         self.ranges.iter().map(|(o, r)| (o, r.as_slice()))

@@ -40,6 +40,7 @@ const KNOWN_REFUSALS: &[&str] = &[
     "come out of hiding",
     UNSHOWN,
     "are hidden where they stand",
+    "names another for columns of the same statement",
 ];
 
 const UNSHOWN: &str = "the server cannot show its tables";

@@ -104,6 +104,11 @@ pub enum Until {
     At(StopAt),
 }
 
+/// An end that does not come.
+fn never(headline: String) -> Error {
+    Error::definite(codes::OPTION_VALUE, headline).help("check what is behind --until")
+}
+
 /// Where a run ends, in what is compared at each boundary.
 enum Goal {
     Gtids(GtidSet),
@@ -212,9 +217,26 @@ impl Driver {
                     )
                     .help("a GTID set of MySQL reads like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23, one of MariaDB like 0-1-270"));
                 }
+                if server.is_mariadb() && !self.capture.ends_by_itself() {
+                    let has = GtidSet::parse(&self.capture.server_position().await?.gtids)?;
+                    if gtids.domains().any(|gtid| has.domain_of(&gtid).is_none()) {
+                        return Err(never(format!(
+                            "the server has no transaction of a domain of {gtids}: it has {has}"
+                        )));
+                    }
+                }
                 Some(Goal::Gtids(gtids.clone()))
             }
-            Until::At(StopAt::File(file, offset)) => Some(Goal::Point(LogPoint::new(file.as_str(), *offset))),
+            Until::At(StopAt::File(file, offset)) => {
+                let base = |file: &str| file.rsplit_once('.').map_or(file, |(base, _)| base).to_owned();
+                let here = self.capture.log_point().file.clone();
+                if !here.is_empty() && base(&here) != base(file) {
+                    return Err(never(format!(
+                        "the server's log has no file \"{file}\": it is at \"{here}\""
+                    )));
+                }
+                Some(Goal::Point(LogPoint::new(file.as_str(), *offset)))
+            }
             // the source ends by itself
             Until::At(StopAt::Timestamp(_)) | Until::Stopped => None,
         };

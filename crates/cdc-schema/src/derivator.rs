@@ -11,6 +11,9 @@
 //! not know it. Where several source tables fill one target table only rows of the one may go ([`Share`]); so it is
 //! with TRUNCATE and DROP.
 //!
+//! *Another key* ([`TargetSchemaChange::ChangeKey`]): the target's table is keyed anew in every mode that makes changes at all.
+//! Behind the barrier its rows are those of the source at this place of the log, so the new key tells them apart.
+//!
 //! Only what a flow's rows show counts: a column that a `select` leaves out changes nothing at its target.
 //! `include` and `exclude` name kinds of changes; one that is kept out is treated as if the flow did not have it.
 
@@ -36,7 +39,8 @@ pub enum Share {
 /// before.
 ///
 /// # Errors
-/// `SCHEMA_CHANGE_REFUSED` in mode exception; `KEY_CHANGED` if the rows would have another key;
+/// `SCHEMA_CHANGE_REFUSED` in mode exception; `KEY_CHANGED` if the rows would have another key and the target's cannot be
+/// changed (other tables flow into it, or the flow keeps it out);
 /// `TARGET_COLLISION` if rows are to go that cannot be told from those of another source table;
 /// `FEATURE_NOT_YET` for modes that are not built.
 pub fn derive(
@@ -70,6 +74,11 @@ pub fn derive(
     };
     if changes.iter().any(|c| matches!(c, SchemaChange::CreateTable { .. })) {
         // dropped and made again in one statement (CREATE OR REPLACE)
+        if changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }))
+            && !changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }))
+        {
+            refuse(flow, "drop_table", &before.name)?;
+        }
         let mut out = created(changes, after, share)?;
         if matches!(share, Share::Alone)
             && !out.iter().any(|c| matches!(c, TargetSchemaChange::DropTable { .. }))
@@ -78,7 +87,7 @@ pub fn derive(
         }
         return Ok(out);
     }
-    check_key(before, after, changes)?;
+    let rekeyed = change_of_key(flow, (before, after), changes, share)?;
     let mut out = Vec::new();
     let mut name = before.name.clone();
     if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
@@ -202,6 +211,12 @@ pub fn derive(
             | SchemaChange::ResnapshotTable { .. } => {}
         }
     }
+    // its new columns are there by now, rows that go are gone, and a column of the old key may go behind it
+    if let Some(rekeyed) = rekeyed {
+        let is_drop = |c: &TargetSchemaChange| matches!(c, TargetSchemaChange::DropColumn { .. });
+        let at = out.iter().position(is_drop).unwrap_or(out.len());
+        out.insert(at, rekeyed);
+    }
     Ok(out)
 }
 
@@ -291,20 +306,39 @@ fn refuse(flow: &FlowPlan, kind: &str, table: &str) -> Result<()> {
     }
 }
 
-fn check_key(before: &TargetTable, after: &TargetTable, changes: &[SchemaChange]) -> Result<()> {
-    let columns = |t: &TargetTable| -> Vec<_> {
-        t.key.iter().map(|&i| (t.schema.columns[i].name.clone(), t.schema.columns[i].ty.clone())).collect()
+/// The change of the key, if its columns are others; a column that only has another type is altered as any other is.
+fn change_of_key(
+    flow: &FlowPlan,
+    (before, after): (&TargetTable, &Arc<TargetTable>),
+    changes: &[SchemaChange],
+    share: &Share,
+) -> Result<Option<TargetSchemaChange>> {
+    let columns = |t: &TargetTable| -> Vec<Arc<str>> {
+        t.key.iter().map(|&i| t.schema.columns[i].name.clone()).collect()
     };
     let (old, new) = (columns(before), columns(after));
     // renamed by the flow or by the source, a column is the same; another column is not
     let same = |a: &str, b: &str| same_name(a, b) || same_name(&renamed(changes, a), b);
-    if old.len() == new.len() && old.iter().zip(&new).all(|((n, t), (m, u))| same(n, m) && t == u) {
-        return Ok(());
+    if old.len() == new.len() && old.iter().zip(&new).all(|(n, m)| same(n, m)) {
+        return Ok(None);
     }
+    refuse(flow, "change_primary_key", &before.name)?;
+    let why = match share {
+        Share::Alone if applies(flow, "change_primary_key") => {
+            return Ok(Some(TargetSchemaChange::ChangeKey { table: after.clone() }));
+        }
+        Share::Alone => {
+            "the flow keeps out change_primary_key, and rows would not be found by the key until now"
+        }
+        _ => "other tables flow into it, whose rows have the key until now",
+    };
     Err(Error::definite(codes::KEY_CHANGED, format!("the key of target table \"{}\" changes", before.name))
         .note(format!("until now: {}", key_text(before)))
         .note(format!("from now on: {}", key_text(after)))
-        .help("copy the table anew: stop, remove the state folder and the target's tables, start again"))
+        .note(why)
+        .help(
+            "name the columns that tell rows apart in the flow: => target key (..); then copy the table anew",
+        ))
 }
 
 fn key_text(table: &TargetTable) -> String {
@@ -411,18 +445,38 @@ mod tests {
     }
 
     #[test]
-    fn excluded_kinds_are_left_alone_and_a_changed_key_stops() {
+    fn excluded_kinds_are_left_alone() {
         let mut f = flow(SchemaChangeMode::Evolve);
         f.exclude = vec!["drop_column".into()];
         let drop = SchemaChange::DropColumn { table: id(), column: "amount".into() };
         assert_eq!(run(&f, &[drop]).unwrap(), []);
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_altered_and_another_key_is_made_where_it_can_be() {
+        let evolve = flow(SchemaChangeMode::Evolve);
         let alter = SchemaChange::AlterColumnType {
             table: id(),
             column: "id".into(),
             ty: ColumnType::Int { width: IntWidth::Big, unsigned: false },
             position: None,
         };
-        assert_eq!(run(&f, &[alter]).unwrap_err().code(), codes::KEY_CHANGED);
+        let out = run(&evolve, std::slice::from_ref(&alter)).unwrap();
+        assert!(matches!(&out[..], [TargetSchemaChange::AlterColumnType { column, .. }] if column == "id"));
+        let key = SchemaChange::ChangePrimaryKey { table: id(), columns: vec!["amount".into(), "id".into()] };
+        for mode in [SchemaChangeMode::Evolve, SchemaChangeMode::Lenient] {
+            let out = run(&flow(mode), std::slice::from_ref(&key)).unwrap();
+            assert!(matches!(&out[..], [TargetSchemaChange::ChangeKey { table }] if table.key == [1, 0]));
+        }
+        let refused = run(&flow(SchemaChangeMode::Exception), std::slice::from_ref(&key)).unwrap_err();
+        assert_eq!(refused.code(), codes::SCHEMA_CHANGE_REFUSED);
+        let mut out = flow(SchemaChangeMode::Evolve);
+        out.exclude = vec!["change_primary_key".into()];
+        assert_eq!(run(&out, std::slice::from_ref(&key)).unwrap_err().code(), codes::KEY_CHANGED);
+        let (before, after) = (schema(), key.apply_to(&schema()).unwrap());
+        let shared = Share::Untold(vec![TableId::new("shop", "others")]);
+        let shared = derive(&evolve, &[key], Some(&target(&before)), Some(&target(&after)), &shared);
+        assert_eq!(shared.unwrap_err().code(), codes::KEY_CHANGED);
     }
 
     fn again() -> SchemaChange {
@@ -483,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_key_keeps_its_shape_changes_and_gets_no_key_unseen() {
+    fn a_table_without_key_keeps_its_shape_changes_and_gets_a_key() {
         let mut keyless = schema();
         keyless.primary_key.clear();
         let before = target(&keyless);
@@ -497,7 +551,7 @@ mod tests {
         let out = derive(&evolve, &[add], Some(&before), Some(&after), &Share::Alone).unwrap();
         assert!(matches!(&out[..], [TargetSchemaChange::AddColumn { .. }]));
         let key = SchemaChange::ChangePrimaryKey { table: id(), columns: vec!["id".into()] };
-        let error = derive(&evolve, &[key], Some(&before), Some(&target(&schema())), &Share::Alone);
-        assert_eq!(error.unwrap_err().code(), codes::KEY_CHANGED);
+        let out = derive(&evolve, &[key], Some(&before), Some(&target(&schema())), &Share::Alone).unwrap();
+        assert!(matches!(&out[..], [TargetSchemaChange::ChangeKey { table }] if table.key == [0]));
     }
 }

@@ -362,6 +362,11 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
             let columns: Vec<_> = table.schema.columns.iter().map(column).collect();
             json!({ "schema_change": "create_table", "table": table.name, "key": key, "columns": columns })
         }
+        TargetSchemaChange::ChangeKey { table } => {
+            let key: Vec<&str> =
+                table.key.iter().filter_map(|i| table.schema.columns.get(*i)).map(|c| &*c.name).collect();
+            json!({ "schema_change": "change_key", "table": table.name, "key": key })
+        }
         TargetSchemaChange::AddColumn { table, column: c, .. } => {
             json!({ "schema_change": "add_column", "table": table, "column": column(c) })
         }

@@ -455,7 +455,7 @@ impl Sink for SqliteSink {
             check_name(name)?;
             self.writers.remove(name);
         }
-        if let TargetSchemaChange::CreateTable { table } = change {
+        if let TargetSchemaChange::CreateTable { table } | TargetSchemaChange::ChangeKey { table } = change {
             check_key(table)?;
         }
         let made = self.begin().and_then(|_| {
@@ -711,7 +711,9 @@ fn relist(db: &Connection, job: &JobIdentity, change: &TargetSchemaChange) -> ru
 
 fn names(change: &TargetSchemaChange) -> Vec<&str> {
     match change {
-        TargetSchemaChange::CreateTable { table } => vec![&table.name],
+        TargetSchemaChange::CreateTable { table } | TargetSchemaChange::ChangeKey { table } => {
+            vec![&table.name]
+        }
         TargetSchemaChange::AddColumn { table, .. }
         | TargetSchemaChange::RenameColumn { table, .. }
         | TargetSchemaChange::FillColumn { table, .. }

@@ -72,7 +72,7 @@ codes! {
     URL_MALFORMED = 1008, "malformed url";
     SERVER_CHANGED = 1009, "another server than before";
     TLS_FAILED = 1010, "secure connection failed";
-    CASCADE_UNLOGGED = 1011, "foreign key whose changes are not logged";
+    CASCADE_UNLOGGED = 1011, "changes that are not logged";
 
     CHUNK_FAILED = 1101, "chunk could not be read";
     STRUCTURE_MOVED = 1102, "structure changed while it was read";

@@ -5,7 +5,7 @@
 use super::{HEARTBEAT, LogPoint, event, random_uuid};
 use crate::config::Config;
 use crate::conn::{connect, query_error, query_value};
-use crate::gtid::GtidSet;
+use crate::gtid::{Gtid, GtidSet};
 use crate::server::{Flavor, Server};
 use cdc_core::position::Position;
 use cdc_core::{Error, Result, codes};
@@ -20,6 +20,8 @@ pub(super) struct Wanted {
     /// For a start by file: this file, from its beginning.
     pub(super) point: LogPoint,
     pub(super) by_file: bool,
+    /// What was given out, and where that was in the log of the server of this id.
+    pub(super) given_out: Option<(GtidSet, LogPoint, Option<String>)>,
     /// For messages.
     pub(super) position: Position,
 }
@@ -95,8 +97,8 @@ impl Wanted {
             .help("name the right server in url, or copy the tables anew: stop, remove the state folder and the target's tables, start again"));
         }
         if server.is_mariadb() {
-            // it looks itself, and says so in the stream's first packet
-            return Ok(());
+            // of what was purged it says so in the stream's first packet
+            return self.check_history(conn, server).await;
         }
         let purged: String =
             query_value(conn, "SELECT @@global.gtid_purged", doing).await?.unwrap_or_default();
@@ -132,4 +134,87 @@ impl Wanted {
         }
         Ok(())
     }
+
+    /// MariaDB: is its log the one that we have read? Its numbers alone do not tell: after RESET MASTER, and on a server
+    /// with the same server_id, they come again for other transactions, and the server takes ours for its own. So the place
+    /// in the log where we stand is asked for its GTID position (manual, BINLOG_GTID_POS), and where we have none, or it
+    /// is purged, the numbers that the server has given (`gtid_binlog_state`) or applied.
+    async fn check_history(&self, conn: &mut mysql_async::Conn, server: &Server) -> Result<()> {
+        let doing = "comparing the server's log with what was read";
+        let Some((gtids, point, id)) = &self.given_out else { return Ok(()) };
+        let changed = |note: String| {
+            Error::definite(
+                codes::SERVER_CHANGED,
+                format!("the server does not have transactions that were read before: {gtids}"),
+            )
+            .note(note)
+            .note("it is another server, one that was reset (RESET MASTER), or a replica that is behind")
+            .help(
+                "name the right server in url, or copy the tables anew: stop, remove the state folder and the target's \
+                 tables, start again",
+            )
+        };
+        let is_same = id.as_ref().is_none_or(|id| *id == server.id);
+        if is_same && !point.file.is_empty() && point.offset >= 4 {
+            let logs: Vec<mysql_async::Row> =
+                conn.query("SHOW BINARY LOGS").await.map_err(|e| query_error(e, doing))?;
+            let logs: Vec<(String, u64)> = logs
+                .into_iter()
+                .filter_map(|r| r.get(0).zip(r.get_opt(1).and_then(|size| size.ok())))
+                .collect();
+            let position = async |conn: &mut mysql_async::Conn, offset: u64| -> Result<Option<String>> {
+                let sql = "SELECT BINLOG_GTID_POS(?, ?)";
+                let row: Option<mysql_async::Row> =
+                    conn.exec_first(sql, (&*point.file, offset)).await.map_err(|e| query_error(e, doing))?;
+                Ok(row.and_then(|row| row.get_opt::<Option<String>, _>(0)).and_then(|p| p.ok()).flatten())
+            };
+            if let Some((_, size)) = logs.iter().find(|(name, _)| **name == *point.file) {
+                match position(conn, point.offset).await? {
+                    Some(there) => {
+                        let there = GtidSet::parse(&there)?;
+                        if gtids.contains_set(&there) && there.contains_set(gtids) {
+                            return Ok(());
+                        }
+                        return Err(changed(format!("at {point} it stands at {there}")));
+                    }
+                    // it answers NULL for what is no end of an event, and if it cannot read the file
+                    None if *size < point.offset || position(conn, *size).await?.is_some() => {
+                        return Err(changed(format!("{point} is no place in its log")));
+                    }
+                    None => {}
+                }
+            } else if let Some((last, _)) = logs.last()
+                && !LogPoint::new(last.as_str(), u64::MAX).has_reached(point)
+            {
+                return Err(changed(format!("we stand at {point}, and its last log is \"{last}\"")));
+            }
+        }
+        let ask = async |conn: &mut mysql_async::Conn, variable: &str| -> Result<Vec<Gtid>> {
+            let sql = format!("SELECT @@global.{variable}");
+            let text: String = query_value(conn, &sql, doing).await?.unwrap_or_default();
+            text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(Gtid::parse).collect()
+        };
+        let mut has = ask(conn, "gtid_binlog_state").await?;
+        has.extend(ask(conn, "gtid_slave_pos").await?);
+        for ours in gtids.domains() {
+            let Gtid::MariaDb { domain, server, sequence } = ours else { continue };
+            let is_there = has.iter().any(|gtid| {
+                matches!(gtid, Gtid::MariaDb { domain: d, server: s, sequence: n }
+                    if *d == domain && (*s == server) && *n >= sequence)
+            });
+            // of a replica that logs nothing of its own the position may be all there is
+            let covered = has.iter().any(|gtid| {
+                matches!(gtid, Gtid::MariaDb { domain: d, sequence: n, .. } if *d == domain && *n > sequence)
+            });
+            if !is_there && !covered {
+                return Err(changed(format!("of domain {domain} it has: {}", shown(&has))));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shown(gtids: &[Gtid]) -> String {
+    let texts: Vec<String> = gtids.iter().map(ToString::to_string).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(",") }
 }

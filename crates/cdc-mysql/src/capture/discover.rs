@@ -8,6 +8,7 @@ use crate::server::Server;
 use crate::snapshot::chunk;
 use crate::structure::TableStructures;
 use crate::{charsets, ddl};
+use cdc_core::schema::ColumnType;
 use cdc_core::{Charset, Diagnostic, Error, Result, TableId, TableSchema, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -73,13 +74,14 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
     }
     for table in captured {
         let Some(definition) = structure_of(conn, &table, &context, &structures).await? else { continue };
+        if let Some(by_transactions) = by_transactions(&definition) {
+            return Err(by_transactions);
+        }
         let schema = structures.insert_definition(definition);
         discovery.notices.extend(without_generated(&schema, &narrow, &server)?);
         discovery.tables.push(config.zero_dates.schema(&narrow.schema(&schema)));
     }
-    if !server.logs_cascades() {
-        discovery.notices.extend(cascades(conn, &server, config).await?);
-    }
+    discovery.notices.extend(unlogged(conn, &server, config).await?);
     charsets::ensure(conn, structures.tables()).await?;
     Ok((structures, discovery))
 }
@@ -185,6 +187,73 @@ fn without_generated(
             .note(format!("{server} does not write them into its log when rows change"))
             .help("where they are wanted at the target, compute them there, or in the flow: extend"),
     ))
+}
+
+/// What is told at every start of tables that are known: what of them the log does not say.
+pub(super) async fn notices(
+    conn: &mut Conn,
+    server: &Server,
+    config: &Config,
+    structures: &TableStructures,
+) -> Result<Vec<Diagnostic>> {
+    let narrow = Narrow::new(server);
+    let mut notices = Vec::new();
+    for schema in structures.tables() {
+        notices.extend(without_generated(schema, &narrow, server)?);
+    }
+    notices.extend(unlogged(conn, server, config).await?);
+    Ok(notices)
+}
+
+/// MariaDB logs changes of such a table as statements, whatever `binlog_format` says.
+fn by_transactions(definition: &ddl::Definition) -> Option<Error> {
+    let ddl::Versioning::Columns { start, .. } = definition.versioning.as_ref()? else { return None };
+    let schema = &definition.schema;
+    let column = &schema.columns[schema.column_index(start)?];
+    matches!(column.ty, ColumnType::Int { .. }).then(|| {
+        Error::definite(
+            codes::STATEMENT_FORMAT,
+            format!("table \"{}\" keeps its history by transactions, whose changes the server logs as statements", schema.id),
+        )
+        .note(format!("column \"{start}\" is {}, GENERATED ALWAYS AS ROW START", column.ty))
+        .help("give it two columns of TIMESTAMP(6) for its rows' times; or leave it out: tables = [.., \"!db.table\"]")
+    })
+}
+
+/// Changes of captured tables that the server makes behind its log.
+async fn unlogged(conn: &mut Conn, server: &Server, config: &Config) -> Result<Vec<Diagnostic>> {
+    let mut notices = elsewhere(conn, config).await?;
+    if !server.logs_cascades() {
+        notices.extend(cascades(conn, server, config).await?);
+    }
+    Ok(notices)
+}
+
+/// Tables whose rows are kept elsewhere: what changes them there the log does not tell under their name, or at all.
+async fn elsewhere(conn: &mut Conn, config: &Config) -> Result<Vec<Diagnostic>> {
+    let rows: Vec<(Vec<u8>, Vec<u8>, String)> = conn
+        .query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES \
+             WHERE ENGINE IN ('MRG_MyISAM', 'FEDERATED', 'SPIDER', 'CONNECT') ORDER BY 1, 2",
+        )
+        .await
+        .map_err(|e| query_error(e, "looking for engines"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut notices = Vec::new();
+    for (database, table, engine) in rows {
+        let id = TableId::new(text(&database), text(&table));
+        if config.tables.contains(&id) {
+            notices.push(
+                Diagnostic::warning(
+                    codes::CASCADE_UNLOGGED,
+                    format!("rows of table \"{id}\" are kept elsewhere (ENGINE = {engine}), and what changes them there is not logged"),
+                )
+                .note("the target keeps such rows as they were")
+                .help("copy the tables under it instead, and leave it out: tables = [.., \"!db.table\"]"),
+            );
+        }
+    }
+    Ok(notices)
 }
 
 /// Rows that a foreign key deletes or changes in a captured table, of which the server's log says nothing: the engine

@@ -353,6 +353,18 @@ pub fn read_default(text: &str) -> Option<DefaultValue> {
     parse(&mut cursor).ok().flatten()
 }
 
+/// The bytes of a text in a character set that ASCII is no part of: what a column of it holds once it is made binary.
+pub(super) fn in_wide_bytes(value: DefaultValue, charset: &str) -> DefaultValue {
+    let (DefaultValue::Text(text) | DefaultValue::Number(text)) = &value else { return value };
+    let units = text.encode_utf16();
+    DefaultValue::Bytes(match charset {
+        "ucs2" | "utf16" => units.flat_map(u16::to_be_bytes).collect(),
+        "utf16le" => units.flat_map(u16::to_le_bytes).collect(),
+        "utf32" => text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect(),
+        _ => return value,
+    })
+}
+
 /// Is the kept text an expression, whose value for a row that is already there nobody can tell?
 pub(super) fn is_expression(text: &str) -> bool {
     text.starts_with('(') || text.starts_with("CURRENT_TIMESTAMP")

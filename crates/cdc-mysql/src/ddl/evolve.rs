@@ -100,6 +100,20 @@ pub(super) fn evolve(
         None => alter.options.versioned || known.is_some(),
     };
     let mut columns = final_columns(old, alter, &table_charset, context, is_hidden)?;
+    // Measured on MariaDB 11.8: `MODIFY c VARCHAR(9), DEFAULT COLLATE binary, CONVERT TO CHARSET latin1` leaves VARBINARY.
+    if convert.is_some() && context.mariadb && alter.options.names_charset() {
+        let named = alter.options.resolve(&old.charset, &database, context)?;
+        let is_text =
+            |f: &Final| f.column.ty.charset().is_some() || matches!(f.column.ty, ColumnType::Binary { .. });
+        if (&*named.name == "binary") != (&*table_charset.name == "binary")
+            && columns.iter().any(|f| !f.is_old && is_text(f))
+        {
+            return Err(Failure::new(
+                codes::DDL_UNSUPPORTED,
+                "it converts the table to one character set and names another for columns of the same statement".to_owned(),
+            ));
+        }
+    }
     if !versioned {
         columns.iter_mut().for_each(|f| versioning::make_plain(&mut f.column));
     }
@@ -115,9 +129,12 @@ pub(super) fn evolve(
                         ),
                     ));
                 }
+                let from = f.column.ty.charset().map(|c| c.name.clone());
                 f.column.ty = types::convert(&f.column.ty, &table_charset, context);
                 if matches!(f.column.ty, ColumnType::Binary { .. }) {
                     let value = f.column.default.as_deref().and_then(default::read_default);
+                    let value =
+                        value.map(|value| default::in_wide_bytes(value, from.as_deref().unwrap_or_default()));
                     f.column.default = value.map(|value| default::write(&value, &f.column.ty));
                 }
             }

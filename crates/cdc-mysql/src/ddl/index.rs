@@ -291,6 +291,8 @@ fn parts(cursor: &mut Cursor<'_>) -> Parsed<Vec<IndexPart>> {
     cursor.expect_symbol(b'(')?;
     let mut parts = Vec::new();
     loop {
+        // MariaDB 10.11 shows a key over the hidden columns of a versioned table as "(,`d`)" (measured).
+        cursor.accept_symbol(b',');
         if cursor.is_symbol(b'(') {
             cursor.group()?;
             parts.push(IndexPart { column: None, prefix: None });

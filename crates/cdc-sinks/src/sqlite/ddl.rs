@@ -17,7 +17,7 @@ use super::look::{Found, FoundColumn, NewColumn, create, create_table};
 use super::sql::{bare_words, equal_condition, quote, quote_all};
 use super::types::{Bound, Form, Kind, column_type, declared, encode, show};
 use super::write::clipped;
-use cdc_core::connector::TargetSchemaChange;
+use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
 use cdc_core::{Error, Result, Row, codes};
 use rusqlite::functions::FunctionFlags;
@@ -45,6 +45,7 @@ impl Change<'_> {
             TargetSchemaChange::FillColumn { table, from, to } => self.fill_column(table, from, to),
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            TargetSchemaChange::ChangeKey { table } => self.change_key(table),
             // NOT NULL is only declared for keys: see the types module.
             TargetSchemaChange::AlterNullability { .. } => Ok(()),
             TargetSchemaChange::TruncateTable { table } => match self.exactly(table)? {
@@ -220,27 +221,8 @@ impl Change<'_> {
 
     /// Makes the table anew with another type of one column.
     fn rebuild(&self, found: &Found, column: &FoundColumn, ty: &ColumnType) -> Result<()> {
-        const LOST: [&str; 9] = [
-            "CHECK",
-            "COLLATE",
-            "REFERENCES",
-            "GENERATED",
-            "AS",
-            "AUTOINCREMENT",
-            "STRICT",
-            "UNIQUE",
-            "CONFLICT",
-        ];
-        let words = bare_words(&found.sql);
-        if let Some(word) = LOST.iter().find(|w| words.iter().any(|x| x == *w)) {
-            return Err(Error::definite(
-                codes::TARGET_DDL,
-                format!("table \"{}\": the type of column \"{}\" cannot be changed here", found.name, column.name),
-            )
-            .note(format!("the table was not made by cdc and uses {word}: {}", clipped(&found.sql)))
-            .note(format!("from {} to {}", column.declared, declared(ty)))
-            .help("make the change yourself by the steps of https://www.sqlite.org/lang_altertable.html, section 7, and start again"));
-        }
+        let doing = format!("the type of column \"{}\" cannot be changed here", column.name);
+        check_ours(found, doing, format!("from {} to {}", column.declared, declared(ty)))?;
         let columns: Vec<NewColumn> = found
             .columns
             .iter()
@@ -257,11 +239,46 @@ impl Change<'_> {
             .iter()
             .filter_map(|k| found.columns.iter().position(|c| c.name == k.name))
             .collect();
-        let also = self.dependents(found)?;
-        self.run("PRAGMA legacy_alter_table = ON")?;
-        let result = self.replace(found, column, ty, &columns, &primary, &also);
-        self.run("PRAGMA legacy_alter_table = OFF")?;
-        result
+        let from = Kind::of(&column.declared);
+        self.replace(found, &columns, &primary, || {
+            if is_identity(from, ty) {
+                self.copy(found, &columns)
+            } else {
+                self.fill(found, column, from, ty, &columns, &primary)
+            }
+        })
+    }
+
+    /// Makes the table anew with another key.
+    fn change_key(&self, table: &TargetTable) -> Result<()> {
+        let found = self.there(&table.name)?;
+        let mut primary = Vec::with_capacity(table.key.len());
+        for &i in &table.key {
+            let name = &table.schema.columns[i].name;
+            let place = found.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name));
+            primary.push(place.ok_or_else(|| no_column(&found, name))?);
+        }
+        let now: Vec<&str> = found.primary_key().iter().map(|c| &*c.name).collect();
+        let wanted: Vec<&str> = primary.iter().map(|&i| &*found.columns[i].name).collect();
+        if now == wanted {
+            return Ok(());
+        }
+        let shown = |key: &[&str]| if key.is_empty() { "none".to_owned() } else { key.join(", ") };
+        let from_to = format!("from {} to {}", shown(&now), shown(&wanted));
+        check_ours(&found, "its key cannot be changed here".to_owned(), from_to)?;
+        let columns: Vec<NewColumn> = found
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, c)| NewColumn {
+                name: c.name.clone(),
+                declared: c.declared.clone(),
+                // of a key until now: a row without it may come from here on
+                not_null: primary.contains(&i) || (c.not_null && c.key_place == 0),
+                default: c.default.clone(),
+            })
+            .collect();
+        self.replace(&found, &columns, &primary, || self.copy(&found, &columns))
     }
 
     /// The statements of the table's indexes and triggers.
@@ -274,28 +291,38 @@ impl Change<'_> {
         read().map_err(|e| self.refused(sql, &e))
     }
 
+    /// Puts a table with these columns and this key in the place of the one that is there; `fill` fills it.
     fn replace(
         &self,
         found: &Found,
-        column: &FoundColumn,
-        ty: &ColumnType,
         columns: &[NewColumn],
         primary: &[usize],
-        also: &[String],
+        fill: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let here = quote(&found.name);
-        self.run(&format!("DROP TABLE IF EXISTS {}", quote(REBUILT)))?;
-        self.run(&create(REBUILT, columns, primary, found.without_rowid))?;
+        let also = self.dependents(found)?;
+        self.run("PRAGMA legacy_alter_table = ON")?;
+        let replace = || {
+            self.run(&format!("DROP TABLE IF EXISTS {}", quote(REBUILT)))?;
+            self.run(&create(REBUILT, columns, primary, found.without_rowid && !primary.is_empty()))?;
+            fill()?;
+            self.run(&format!("DROP TABLE {here}"))?;
+            self.run(&format!("ALTER TABLE {} RENAME TO {here}", quote(REBUILT)))?;
+            also.iter().try_for_each(|sql| self.run(sql))
+        };
+        let result = replace();
+        self.run("PRAGMA legacy_alter_table = OFF")?;
+        result
+    }
+
+    /// Fills the new table with the rows as they are.
+    fn copy(&self, found: &Found, columns: &[NewColumn]) -> Result<()> {
         let names = quote_all(columns.iter().map(|c| &*c.name));
-        let from = Kind::of(&column.declared);
-        if is_identity(from, ty) {
-            self.run(&format!("INSERT INTO {} ({names}) SELECT {names} FROM {here}", quote(REBUILT)))?;
-        } else {
-            self.fill(found, column, from, ty, columns, primary)?;
-        }
-        self.run(&format!("DROP TABLE {here}"))?;
-        self.run(&format!("ALTER TABLE {} RENAME TO {here}", quote(REBUILT)))?;
-        also.iter().try_for_each(|sql| self.run(sql))
+        self.run(&format!(
+            "INSERT INTO {} ({names}) SELECT {names} FROM {}",
+            quote(REBUILT),
+            quote(&found.name)
+        ))
     }
 
     /// Fills the new table, the column converted.
@@ -384,6 +411,27 @@ impl Change<'_> {
             _ => self.refused(sql, &e),
         })
     }
+}
+
+/// Is it a table that can be made anew without losing what its owner has added?
+fn check_ours(found: &Found, doing: String, from_to: String) -> Result<()> {
+    const LOST: [&str; 9] = [
+        "CHECK",
+        "COLLATE",
+        "REFERENCES",
+        "GENERATED",
+        "AS",
+        "AUTOINCREMENT",
+        "STRICT",
+        "UNIQUE",
+        "CONFLICT",
+    ];
+    let words = bare_words(&found.sql);
+    let Some(word) = LOST.iter().find(|w| words.iter().any(|x| x == *w)) else { return Ok(()) };
+    Err(Error::definite(codes::TARGET_DDL, format!("table \"{}\": {doing}", found.name))
+        .note(format!("the table was not made by cdc and uses {word}: {}", clipped(&found.sql)))
+        .note(from_to)
+        .help("make the change yourself by the steps of https://www.sqlite.org/lang_altertable.html, section 7, and start again"))
 }
 
 /// The call that converts a column.
