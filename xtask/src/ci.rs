@@ -1,5 +1,6 @@
 //! `cargo xtask test` and `cargo xtask ci`: all that must hold before a change goes in, cheapest first.
 
+use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -43,9 +44,12 @@ fn tests(runner_args: &[String]) -> Result<()> {
         None => ServerKind::ALL.to_vec(),
     };
     let has_nextest = cargo().args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
+    // `/tmp` is memory, or small, on many machines
+    let temporary = target_dir().join("tmp");
+    fs::create_dir_all(&temporary).with_context(|| format!("making {}", temporary.display()))?;
     for kind in kinds {
         let mut command = cargo();
-        command.env(TEST_SERVER, kind.name());
+        command.env(TEST_SERVER, kind.name()).env("TMPDIR", &temporary);
         if has_nextest {
             command.args(["nextest", "run", "--workspace", "--locked"]);
             if kind.is_mariadb() {

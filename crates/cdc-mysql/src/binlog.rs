@@ -1455,6 +1455,26 @@ impl LogReader {
                 self.structures.forget(&forgotten);
                 Ok(())
             }
+            // The text is clear, and speaks of a table that is not followed (CREATE TABLE .. LIKE it): what has come
+            // into being is taken in as any other that appears.
+            ddl::Outcome::NotUnderstood { diagnostic, tables }
+                if diagnostic.code == codes::STRUCTURE_UNKNOWN
+                    && self.config.files.is_none()
+                    && !tables.is_empty()
+                    && tables.iter().all(|t| self.structures.get(t).is_none()) =>
+            {
+                let gtid = self.transaction.as_ref().map(|t| t.gtid.clone());
+                self.release_held();
+                for table in tables {
+                    if matches!(self.ahead.get(&table), Some(None)) {
+                        self.missed.entry(table).or_default().extend(gtid.clone());
+                    } else if self.captured(&table) {
+                        self.expect(table.clone());
+                        self.pending.push_back(LogItem::Appeared { table });
+                    }
+                }
+                Ok(())
+            }
             ddl::Outcome::NotUnderstood { diagnostic, tables } => {
                 // without a table it may be any
                 if tables.is_empty() || tables.iter().any(|t| self.captured(t)) {
@@ -1621,7 +1641,10 @@ impl LogReader {
                 _ => stored,
             };
             // checks that the structure fits
-            let decoder = RowDecoder::new(&map, &stored).map_err(|e| e.note(self.here()))?;
+            let mut decoder = RowDecoder::new(&map, &stored).map_err(|e| e.note(self.here()))?;
+            if self.server.as_ref().is_some_and(Server::is_mariadb) {
+                decoder = decoder.with_plain_zeros();
+            }
             Mapped::Captured { schema, decoder: Box::new(decoder), of_now, completion: OnceLock::new() }
         } else {
             Mapped::Ignored

@@ -180,7 +180,7 @@ impl Server {
         let mut socket = datadir.join("mysqld.sock");
         let mut socket_dir = None;
         if socket.as_os_str().len() > LONGEST_SOCKET_PATH {
-            let dir = fresh_dir("sock")?;
+            let dir = short_dir("sock")?;
             socket = dir.join("s");
             socket_dir = Some(dir);
         }
@@ -582,7 +582,8 @@ impl ReservedPort {
 
     /// Finds a port that nobody listens on and nobody has reserved.
     pub fn find() -> Result<ReservedPort> {
-        let dir = std::env::temp_dir().join(format!("cdc-ports-{}", geteuid()));
+        // one folder for all checkouts on this machine, whatever TMPDIR says
+        let dir = Path::new("/tmp").join(format!("cdc-ports-{}", geteuid()));
         fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
         let mut draw = fnv(unique_name().as_bytes());
         for _ in 0..1000 {
@@ -598,9 +599,20 @@ impl ReservedPort {
     }
 }
 
-/// A fresh folder among the temporary files; whoever asks for it removes it.
+/// A fresh folder for what may be large, on the disk of the build: `/tmp` is memory, or small, on many machines.
+/// Whoever asks for it removes it.
 pub fn fresh_dir(what: &str) -> Result<PathBuf> {
-    let base = std::env::temp_dir().canonicalize()?;
+    let base = servers_dir().join("run");
+    fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
+    fresh_dir_in(&base.canonicalize()?, what)
+}
+
+/// A fresh folder whose path is short enough for a socket in it; whoever asks for it removes it.
+fn short_dir(what: &str) -> Result<PathBuf> {
+    fresh_dir_in(Path::new("/tmp"), what)
+}
+
+fn fresh_dir_in(base: &Path, what: &str) -> Result<PathBuf> {
     let dir = base.join(format!("cdc-{what}-{}", unique_name()));
     fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))?;

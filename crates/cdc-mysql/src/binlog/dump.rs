@@ -155,7 +155,8 @@ impl Wanted {
             )
         };
         let is_same = id.as_ref().is_none_or(|id| *id == server.id);
-        if is_same && !point.file.is_empty() && point.offset >= 4 {
+        // 4 is where a file begins: what was given out may be anywhere in it
+        if is_same && !point.file.is_empty() && point.offset > 4 {
             let logs: Vec<mysql_async::Row> =
                 conn.query("SHOW BINARY LOGS").await.map_err(|e| query_error(e, doing))?;
             let logs: Vec<(String, u64)> = logs

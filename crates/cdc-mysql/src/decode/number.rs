@@ -28,8 +28,9 @@ pub fn int(input: &mut Bytes<'_>, width: IntWidth, unsigned: bool, out: &mut Row
 
 /// FLOAT, 4 bytes.
 #[inline]
-pub fn float(input: &mut Bytes<'_>, out: &mut RowBuilder) -> Result<(), Flaw> {
-    out.push_float(f32::from_le_bytes(input.array()?));
+pub fn float(input: &mut Bytes<'_>, plain_zero: bool, out: &mut RowBuilder) -> Result<(), Flaw> {
+    let value = f32::from_le_bytes(input.array()?);
+    out.push_float(if plain_zero && value == 0.0 { 0.0 } else { value });
     Ok(())
 }
 
