@@ -912,7 +912,8 @@ impl LogReader {
                 if *self.point.file != *file || header.log_pos == 0 {
                     self.point = LogPoint::new(file, offset);
                 }
-                if self.at_boundary() {
+                // the one in front of a stream tells where it begins, before what was given out
+                if self.described && self.at_boundary() {
                     self.pending.push_back(LogItem::Moved);
                 }
             }

@@ -14,6 +14,8 @@ use cdc_mysql::structure::TableStructures;
 use cdc_testkit::proxy::Proxy;
 use cdc_testkit::servers::Server;
 use common::{Copy, Writer, assert_all_equal, config, config_at, initial, refusal, server};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The changes of the log up to the end of the last of these transactions, and the position after each item.
@@ -191,35 +193,49 @@ async fn case_19_a_capture_whose_connections_break_ends_equal() -> Result<()> {
     let mut config = config_at(proxy.port(), &["c19c.t"]);
     config.chunk_rows = 10;
     common::dawdle(&mut config, Duration::from_millis(2));
-    let writer = Writer::start(server, |n| match n % 3 {
-        0 => format!("UPDATE c19c.t SET v = {n} WHERE id % 2 = 0"),
-        1 => format!("BEGIN; UPDATE c19c.t SET v = {n}; UPDATE c19c.t SET v = -v; COMMIT; DO SLEEP(0.05)"),
-        _ => format!(
-            "INSERT INTO c19c.t VALUES ({}, 'new', {n}); DELETE FROM c19c.t WHERE id = {}",
-            1000 + n,
-            n
-        ),
+    // One write between two cuts, and then slowly: what is written faster than it can be read is never caught up with.
+    let (cuts, written) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+    let writer = Writer::start(server, {
+        let cuts = cuts.clone();
+        move |turn| {
+            if turn % 2 == 0 && written.load(Ordering::Relaxed) > cuts.load(Ordering::Relaxed) {
+                return "DO SLEEP(0.05)".to_owned();
+            }
+            let n = written.fetch_add(1, Ordering::Relaxed);
+            match n % 3 {
+                0 => format!("UPDATE c19c.t SET v = {n} WHERE id % 2 = 0"),
+                1 => format!(
+                    "BEGIN; UPDATE c19c.t SET v = {n}; UPDATE c19c.t SET v = -v; COMMIT; DO SLEEP(0.01)"
+                ),
+                _ => format!(
+                    "INSERT INTO c19c.t VALUES ({}, 'new', {n}); DELETE FROM c19c.t WHERE id = {}",
+                    1000 + n,
+                    n
+                ),
+            }
+        }
     })
     .await?;
     let mut capture = Capture::start(config).await?;
     let mut copy = Copy::of(&capture);
-    let mut cuts = 0;
+    let mut cut = 0;
     // a different number of bytes each time, so that it hits chunks, watermarks and the middle of transactions
-    while cuts < 20 || !capture.is_whole() {
-        proxy.cut_after(20_000 + 7919 * cuts % 200_000);
-        cuts += 1;
+    while cut < 20 || !capture.is_whole() {
+        proxy.cut_after(20_000 + 37_813 * cut % 600_000);
+        cut += 1;
+        cuts.fetch_add(1, Ordering::Relaxed);
         let told = copy.notices.len();
         copy.run(&mut capture, |capture, copy| {
-            copy.notices.len() > told || (capture.is_whole() && cuts >= 20)
+            copy.notices.len() > told || (capture.is_whole() && cut >= 20)
         })
         .await?;
-        ensure!(cuts < 500, "no progress");
+        ensure!(cut < 300, "no progress");
     }
     proxy.cut_after(u32::MAX);
     let written = writer.end().await?;
     copy.catch_up(&mut capture).await?;
     eprintln!(
-        "c19c: {cuts} cuts, {written} writes, {} changes, {} notices",
+        "c19c: {cut} cuts, {written} writes, {} changes, {} notices",
         copy.log.len(),
         copy.notices.len()
     );

@@ -1,6 +1,7 @@
 //! Changes as lines of JSON, for the sinks that give out a feed.
 //!
-//! Two formats, each line one JSON object with no newline in it:
+//! Three formats, each line one JSON object with no newline in it. `canal-json` is described in `format/canal.rs`; the
+//! other two:
 //!
 //! `debezium-json`, the envelope that consumers of Debezium know:
 //! ```json
@@ -32,7 +33,7 @@
 //! {"tick":16,"table":"orders","op":"update","key":{"id":8},"from":{"id":7},"row":{"id":8,"amount":"6.00"}}
 //! ```
 //!
-//! A schema change is a line of its own, the same in both formats, its kind in the words of the flow options
+//! A schema change is a line of its own, the same in these two formats, its kind in the words of the flow options
 //! `include` and `exclude` (and `fill_column`: `to` takes the values of `from`, in every row); `tick` is that of the next change or of
 //! the commit, whichever is written first:
 //! ```json
@@ -51,7 +52,10 @@
 //! BINARY, BLOB, geometry (SRID, WKB) and VECTOR as base64 (RFC 4648, padded). NULL is null; a column that
 //! is not in the image is not in the object.
 
+mod canal;
+
 use crate::text;
+use canal::Canal;
 use cdc_core::Row;
 use cdc_core::connector::{TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable};
 use cdc_core::event::{Op, Origin};
@@ -60,25 +64,44 @@ use cdc_core::tick::Tick;
 use cdc_core::value::Value;
 use serde_json::json;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The words of the option `format`; the first is the default.
-pub(crate) const FORMATS: &[&str] = &["debezium-json", "plain"];
+pub(crate) const FORMATS: &[&str] = &["debezium-json", "canal-json", "plain"];
 
 /// Makes lines.
 pub(crate) struct Formatter {
-    plain: bool,
+    format: Format,
     /// The pipeline's name.
     pub(crate) pipeline: String,
-    /// Schema changes that wait for a tick: each a line without its last part.
-    waiting: Vec<Vec<u8>>,
+    /// Schema changes that wait for a tick: what stands in front of its number, and what behind.
+    waiting: Vec<(Vec<u8>, Vec<u8>)>,
     /// Milliseconds since 1970 UTC.
     pub(crate) now: fn() -> i64,
 }
 
+enum Format {
+    Debezium,
+    Canal(Canal),
+    Plain,
+}
+
 impl Formatter {
     pub(crate) fn new(format: &str) -> Formatter {
-        Formatter { plain: format == "plain", pipeline: String::new(), waiting: Vec::new(), now }
+        let format = match format {
+            "plain" => Format::Plain,
+            "canal-json" => Format::Canal(Canal::default()),
+            _ => Format::Debezium,
+        };
+        Formatter { format, pipeline: String::new(), waiting: Vec::new(), now }
+    }
+
+    /// Takes note of the shape that a table has from now on.
+    pub(crate) fn prepare(&mut self, table: &Arc<TargetTable>) {
+        if let Format::Canal(canal) = &mut self.format {
+            canal.prepare(table);
+        }
     }
 
     /// Appends a line per change.
@@ -86,12 +109,16 @@ impl Formatter {
         if let Some(first) = batch.changes.first() {
             self.schema_changes(out, first.tick);
         }
+        if let Format::Canal(canal) = &mut self.format {
+            return canal.batch(out, batch, (self.now)());
+        }
         let names = Names::new(&batch.table);
-        let now = if self.plain { 0 } else { (self.now)() };
+        let is_plain = matches!(self.format, Format::Plain);
+        let now = if is_plain { 0 } else { (self.now)() };
         // The part of a line that is the same for all changes of a transaction.
         let (mut origin, mut source) = (None, Vec::new());
         for change in &batch.changes {
-            if self.plain {
+            if is_plain {
                 plain(out, &names, &batch.table, change);
             } else {
                 if origin != Some(change.origin) {
@@ -140,16 +167,22 @@ impl Formatter {
 
     /// Keeps a schema change until its tick is known.
     pub(crate) fn schema_change(&mut self, change: &TargetSchemaChange) {
+        if let Format::Canal(canal) = &mut self.format {
+            self.waiting.push(canal.schema_change(change, (self.now)()));
+            return;
+        }
         let mut line = describe(change).to_string();
         line.pop(); // the closing brace: the tick follows
-        self.waiting.push(line.into_bytes());
+        line.push_str(",\"tick\":");
+        self.waiting.push((line.into_bytes(), b"}\n".to_vec()));
     }
 
     /// Appends the schema changes that wait.
     pub(crate) fn schema_changes(&mut self, out: &mut Vec<u8>, tick: Tick) {
-        for line in self.waiting.drain(..) {
-            out.extend_from_slice(&line);
-            push_tick(out, tick);
+        for (head, tail) in self.waiting.drain(..) {
+            out.extend_from_slice(&head);
+            text::push_uint(out, tick);
+            out.extend_from_slice(&tail);
         }
     }
 
@@ -260,9 +293,8 @@ impl Names {
 
 fn object<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a (Vec<u8>, u8), Value<'a>)>) {
     out.push(b'{');
-    let mut first = true;
-    for ((name, fsp), value) in members.filter(|(_, v)| !v.is_absent()) {
-        if !std::mem::take(&mut first) {
+    for (i, ((name, fsp), value)) in members.filter(|(_, v)| !v.is_absent()).enumerate() {
+        if i > 0 {
             out.push(b',');
         }
         out.extend_from_slice(name);
@@ -414,7 +446,6 @@ mod tests {
     use super::*;
     use cdc_core::schema::{Charset, ColumnType, IntWidth, TableId, TableSchema};
     use cdc_core::value::{Date, DateTime, Time, Timestamp};
-    use std::sync::Arc;
 
     fn json(value: Value<'_>, fsp: u8) -> String {
         let mut out = Vec::new();
@@ -523,6 +554,7 @@ mod tests {
         formatter.pipeline = "p".into();
         formatter.now = || 99;
         let mut out = Vec::new();
+        formatter.prepare(&table);
         formatter.schema_change(&TargetSchemaChange::AddColumn {
             table: "orders".into(),
             column: table.schema.columns[2].clone(),
@@ -550,6 +582,30 @@ mod tests {
 {"schema_change":"truncate_table","table":"orders","tick":5}
 "#;
         assert_eq!(lines("debezium-json"), expected);
+    }
+
+    #[test]
+    fn canal_lines() {
+        let types = r#""mysqlType":{"id":"int","at":"datetime(1)","a \"b\"":"varchar(9)"}"#;
+        let sql_types = r#""pkNames":["id"],"sql":"","sqlType":{"id":4,"at":93,"a \"b\"":12}"#;
+        let row = |text: &str| format!(r#"{{"id":"7","at":"0000-00-00 00:00:00.0","a \"b\"":"{text}"}}"#);
+        let part = r#"{"id":"7","a \"b\"":null}"#;
+        let part_types = r#""mysqlType":{"id":"int","a \"b\"":"varchar(9)"}"#;
+        let part_sql_types = r#""pkNames":["id"],"sql":"","sqlType":{"id":4,"a \"b\"":12}"#;
+        let expected = format!(
+            r#"{{"data":null,"database":"shop","es":99,"id":1,"isDdl":true,"mysqlType":null,"old":null,"pkNames":null,"sql":"ALTER TABLE `orders` ADD COLUMN `a \"b\"` varchar(9)","sqlType":null,"table":"orders_1","ts":99,"type":"ALTER","target":"orders"}}
+{{"data":[{x}],"database":"shop","es":1,"id":1,"isDdl":false,{types},"old":null,{sql_types},"table":"orders_1","ts":99,"type":"INSERT","target":"orders"}}
+{{"data":[{y}],"database":"shop","es":2,"id":2,"isDdl":false,{types},"old":[{{"a \"b\"":"x"}}],{sql_types},"table":"orders_1","ts":99,"type":"UPDATE","target":"orders"}}
+{{"data":[{{"id":"7"}}],"database":"shop","es":2,"id":3,"isDdl":false,"mysqlType":{{"id":"int"}},"old":null,"pkNames":["id"],"sql":"","sqlType":{{"id":4}},"table":"orders_1","ts":99,"type":"DELETE","target":"orders"}}
+{{"data":[{part}],"database":"shop","es":2,"id":3,"isDdl":false,{part_types},"old":null,{part_sql_types},"table":"orders_1","ts":99,"type":"DELETE","target":"orders"}}
+{{"data":[{part}],"database":"shop","es":2,"id":4,"isDdl":false,{part_types},"old":[{{"id":"6"}}],{part_sql_types},"table":"orders_1","ts":99,"type":"UPDATE","target":"orders"}}
+{{"data":[{part}],"database":"shop","es":2,"id":4,"isDdl":false,{part_types},"old":[{{}}],{part_sql_types},"table":"orders_1","ts":99,"type":"UPDATE","target":"orders"}}
+{{"data":null,"database":"shop","es":99,"id":5,"isDdl":true,"mysqlType":null,"old":null,"pkNames":null,"sql":"TRUNCATE TABLE `orders`","sqlType":null,"table":"orders_1","ts":99,"type":"TRUNCATE","target":"orders"}}
+"#,
+            x = row("x"),
+            y = row("y"),
+        );
+        assert_eq!(lines("canal-json"), expected);
     }
 
     #[test]

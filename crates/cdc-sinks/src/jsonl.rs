@@ -59,7 +59,7 @@ fn format_option() -> OptionDescriptor {
         kind: OptionKind::Choice(FORMATS),
         required: false,
         default: Some("debezium-json"),
-        help: "what a line looks like: Debezium's envelope, or tick, table, key and row",
+        help: "what a line looks like: Debezium's envelope, Canal's flat message, or tick, table, key and row",
         not_yet: None,
     }
 }
@@ -190,7 +190,7 @@ fn whole_lines(file: &mut File, length: u64) -> io::Result<u64> {
 
 /// True if the file is empty or begins as lines of this sink do, as far as it goes.
 fn is_ours(file: &mut File) -> io::Result<bool> {
-    const STARTS: [&[u8]; 3] = [b"{\"before\":", b"{\"tick\":", b"{\"schema_change\":"];
+    const STARTS: [&[u8]; 4] = [b"{\"before\":", b"{\"tick\":", b"{\"schema_change\":", b"{\"data\":"];
     let mut head = Vec::new();
     file.seek(SeekFrom::Start(0))?;
     file.take(20).read_to_end(&mut head)?;
@@ -249,7 +249,8 @@ impl Sink for JsonlSink {
         Ok(())
     }
 
-    fn prepare(&mut self, _table: &Arc<TargetTable>) -> Result<()> {
+    fn prepare(&mut self, table: &Arc<TargetTable>) -> Result<()> {
+        self.formatter.prepare(table);
         Ok(())
     }
 

@@ -34,7 +34,7 @@ pub fn descriptor() -> ConnectorDescriptor {
             kind: OptionKind::Choice(FORMATS),
             required: false,
             default: Some("debezium-json"),
-            help: "what a line looks like: Debezium's envelope, or tick, table, key and row",
+            help: "what a line looks like: Debezium's envelope, Canal's flat message, or tick, table, key and row",
             not_yet: None,
         }],
         example: "sink feed = stdout { format = \"debezium-json\" }",
@@ -57,7 +57,7 @@ impl StdoutSink {
         Ok(StdoutSink::to(Box::new(io::stdout()), word_option(plan, "format", FORMATS)?))
     }
 
-    /// A sink that writes its lines to `output`, in one of the formats `debezium-json` and `plain`.
+    /// A sink that writes its lines to `output`, in one of the formats `debezium-json`, `canal-json` and `plain`.
     pub fn to(output: Box<dyn Write + Send>, format: &str) -> StdoutSink {
         StdoutSink { formatter: Formatter::new(format), buffer: Vec::new(), output }
     }
@@ -98,7 +98,8 @@ impl Sink for StdoutSink {
         Ok(())
     }
 
-    fn prepare(&mut self, _table: &Arc<TargetTable>) -> Result<()> {
+    fn prepare(&mut self, table: &Arc<TargetTable>) -> Result<()> {
+        self.formatter.prepare(table);
         Ok(())
     }
 

@@ -155,7 +155,7 @@ impl Wanted {
             )
         };
         let is_same = id.as_ref().is_none_or(|id| *id == server.id);
-        // 4 is where a file begins: what was given out may be anywhere in it
+        // at 4 a file begins, and nothing stands in front of it there
         if is_same && !point.file.is_empty() && point.offset > 4 {
             let logs: Vec<mysql_async::Row> =
                 conn.query("SHOW BINARY LOGS").await.map_err(|e| query_error(e, doing))?;
