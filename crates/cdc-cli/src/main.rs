@@ -38,6 +38,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     cdc_runtime::supervise::exit_on_panic();
+    let _faults = cdc_core::faults::from_environment();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return usage(&error).into(),

@@ -17,6 +17,7 @@ pub mod diagnostic;
 pub mod error;
 pub mod event;
 pub mod expr;
+pub mod faults;
 pub mod function;
 pub mod plan;
 pub mod position;

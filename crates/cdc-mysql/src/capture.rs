@@ -1721,6 +1721,7 @@ async fn read_chunk(
         }
         Err(error) => (Err(ChunkError::Failed(error)), None),
     };
+    cdc_core::faults::at("snapshot.chunk-read");
     if let Err(ChunkError::Failed(error)) = &result
         && error.is_transient()
         && error.code() != codes::CHUNK_FAILED

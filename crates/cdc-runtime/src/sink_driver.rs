@@ -22,6 +22,7 @@
 
 use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetTable};
 use cdc_core::event::SchemaEvent;
+use cdc_core::faults;
 use cdc_core::plan::FlowPlan;
 use cdc_core::plan::program::BoundFlow;
 use cdc_core::position::Binding;
@@ -341,7 +342,9 @@ impl Committer {
         if due.is_empty() {
             return Ok(());
         }
-        bindings.lock().unwrap_or_else(PoisonError::into_inner).note_bindings(&due)
+        bindings.lock().unwrap_or_else(PoisonError::into_inner).note_bindings(&due)?;
+        faults::at("bindings.noted");
+        Ok(())
     }
 
     fn take(
@@ -440,7 +443,9 @@ impl Committer {
         if prepared.insert(Arc::as_ptr(&batch.table)) {
             self.sink.prepare(&batch.table)?;
         }
-        self.sink.write(batch)
+        self.sink.write(batch)?;
+        faults::at("sink.written");
+        Ok(())
     }
 
     fn change(&mut self, work: &SchemaWork, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
@@ -466,7 +471,9 @@ impl Committer {
         let changes = derive(flow, &work.event.changes, before, after, &share).map_err(place)?;
         self.feeds.follow(flow, work);
         for change in &changes {
+            faults::at("schema.apply");
             self.sink.apply(change).map_err(place)?;
+            faults::at("schema.applied");
         }
         prepared.clear();
         if let Some(after) = &work.after {
@@ -543,7 +550,9 @@ impl Committer {
             self.sink.rollback();
             return Ok(());
         }
+        faults::at("sink.commit");
         self.attempt(group, prepared, |this, _| this.sink.commit(tick, &binding))?;
+        faults::at("sink.committed");
         *group = Group { written: Vec::new(), bytes: 0, rows: 0, lost: false, last: None };
         self.shared.committed.store(tick, Ordering::SeqCst);
         self.shared.activate();

@@ -16,6 +16,7 @@
 use crate::state::{Checkpoint, StateDir};
 use crate::status::{Phase, StatusHandle};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
+use cdc_core::faults;
 use cdc_core::plan::FlowPlan;
 use cdc_core::plan::program::multiset_warnings;
 use cdc_core::position::{Binding, Position};
@@ -338,6 +339,7 @@ impl Driver {
                         for row in rows {
                             self.add(&mut open, &schema, &origin, Op::Read, None, Some(row)).await?;
                         }
+                        faults::at("snapshot.chunk-given");
                     }
                     CaptureItem::Schema { origin, statement, changes, before, after } => {
                         // Rows of one shape may stand on both sides of this one: it gets a tick of its own, so that
@@ -524,6 +526,7 @@ impl Driver {
         let mut binding = Binding::default();
         binding.positions.insert(self.source.clone(), self.capture.position());
         self.send(Record::End { tick, binding: Arc::new(binding) });
+        faults::at("tick.closed");
         *open = Open::new(tick + 1);
         Ok(tick)
     }
@@ -533,10 +536,24 @@ impl Driver {
     /// tick ended.
     async fn cut(&mut self, open: &mut Open) -> Result<Option<Tick>> {
         let mut last = None;
-        while let Some((tick, position)) = self.cuts.front() {
-            let tick = *tick;
-            if !self.capture.has_reached(position)? {
+        while let Some((tick, position)) = self.cuts.front().cloned() {
+            if !self.capture.has_reached(&position)? {
                 break;
+            }
+            self.cuts.pop_front();
+            if open.tick > tick {
+                // It is that of a schema change, which has just been ended. To end another one here would give what
+                // follows a higher number than its target has it under: it would be written twice.
+                if open.used {
+                    return Err(Error::definite(
+                        codes::INTERNAL,
+                        format!(
+                            "replay: rows in front of {position:?} are in tick {}, not {tick}",
+                            open.tick
+                        ),
+                    ));
+                }
+                continue;
             }
             if open.used && open.tick < tick {
                 self.close(open).await?;
@@ -546,7 +563,6 @@ impl Driver {
                 *open = Open::new(tick);
             }
             last = Some(self.close(open).await?);
-            self.cuts.pop_front();
         }
         Ok(last)
     }

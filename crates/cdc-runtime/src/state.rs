@@ -15,6 +15,7 @@
 //! *The checkpoint invariant.* A checkpoint at tick T is written only when every sink has committed T
 //! ([`crate::job`] waits for the probe), so what it calls finished is at every target.
 
+use cdc_core::faults;
 use cdc_core::position::Binding;
 use cdc_core::tick::Tick;
 use cdc_core::{Diagnostic, Error, Result, codes};
@@ -182,10 +183,13 @@ impl StateDir {
             writeln!(file, "{MAGIC} {FORMAT} {} {:08x}", body.len(), crc32fast::hash(&body))?;
             file.write_all(&body)?;
             file.sync_all()?;
+            faults::at("checkpoint.partial");
             fs::rename(&partial, &path)?;
+            faults::at("checkpoint.renamed");
             File::open(&self.dir)?.sync_all()
         };
         write().map_err(|e| unusable(&path, "writing", &e))?;
+        faults::at("checkpoint.saved");
         self.next += 1;
         let mut found = self.files()?;
         found.sort_unstable();
