@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod cases;
 mod child;
 mod ci;
 mod demo;
@@ -21,6 +22,7 @@ usage: cargo xtask TASK
                       [--only-tests] [--skip-tests] [-- ARGUMENTS OF THE TEST RUNNER]
   ci                  the same
   tidy                which crate depends on which, no stray paths, no large files
+  cases               write TESTED.md: which tests show which case of the specification
   demo                copy a shop while it is open, and compare every row: [--rows N] [--keep]
                       [--server mysql|mariadb|mariadb-11.8] [--cdc PROGRAM] [--pipeline FILE]
   bench               speed against the server's own programs, into target/bench: [--quick]
@@ -61,6 +63,10 @@ fn task(args: &mut Args) -> Result<()> {
         Some("tidy") => {
             args.finish()?;
             tidy::main()
+        }
+        Some("cases") => {
+            args.finish()?;
+            cases::main()
         }
         Some("demo") => demo::main(args),
         Some("bench") => bench::main(args),

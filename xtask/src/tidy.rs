@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use cdc_testkit::servers::{run, workspace_dir};
 use serde_json::Value;
 
-use crate::say;
+use crate::{cases, say};
 
 /// Which crate may depend on which others of the workspace. Siblings have no arrow between them, and
 /// language and engine do not know each other: they meet in `cdc-core` and in the program.
@@ -77,6 +77,9 @@ pub fn main() -> Result<()> {
     let mut findings = Vec::new();
     check_arrows(&packages, &mut findings);
     check_trees(&packages, &mut findings)?;
+    if fs::read_to_string(workspace_dir().join(cases::FILE)).unwrap_or_default() != cases::text()? {
+        findings.push(format!("{} is out of date: run `cargo xtask cases`", cases::FILE));
+    }
     let files = files()?;
     check_files(&files, &mut findings);
     if findings.is_empty() {
