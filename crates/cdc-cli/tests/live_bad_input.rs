@@ -193,3 +193,39 @@ fn files_and_options_that_do_not_do() -> Result<()> {
     ensure!(!job.path("target.db").exists());
     Ok(())
 }
+
+/// MariaDB tells readers apart by this number, ends the older of two and sends it a message; MySQL by a UUID, and each of ours
+/// has its own: there both go on.
+#[test]
+fn case_25_a_server_id_that_two_use_is_a_clear_error() -> Result<()> {
+    let server = server();
+    server
+        .sql("CREATE DATABASE c25; CREATE TABLE c25.t (id INT PRIMARY KEY); INSERT INTO c25.t VALUES (1)")?;
+    let [first, second] = [0, 1].map(|_| Job::with(server, "[\"c25.*\"]", "", "", COPY));
+    for job in [&first, &second] {
+        let text = fs::read_to_string(job.path("p.cdc"))?;
+        let at = text.find("server_id = ").map_or(0, |at| at + "server_id = ".len());
+        let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
+        fs::write(job.path("p.cdc"), format!("{}4711{}", &text[..at], &text[end..]))?;
+    }
+    let mut older = first.start(&[])?;
+    older.says("snapshot complete")?;
+    server.sql("INSERT INTO c25.t VALUES (2)")?;
+    older.until("the log is read", |_| Ok(first.number("SELECT COUNT(*) FROM t")? == 2))?;
+    let mut younger = second.start(&[])?;
+    younger.says("snapshot complete")?;
+    if server.kind().is_mariadb() {
+        let said = older.wait()?;
+        said.failed(1206)?;
+        ensure!(said.err.contains("server_id 4711"), "{}", said.text());
+    } else {
+        server.sql("INSERT INTO c25.t VALUES (4)")?;
+        older.until("it goes on", |_| Ok(first.number("SELECT COUNT(*) FROM t")? == 3))?;
+        older.stop()?;
+    }
+    server.sql("INSERT INTO c25.t VALUES (3)")?;
+    younger
+        .until("the other one goes on", |_| Ok(second.number("SELECT COUNT(*) FROM t WHERE id = 3")? == 1))?;
+    younger.stop()?;
+    Ok(())
+}

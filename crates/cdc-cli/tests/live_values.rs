@@ -3,8 +3,8 @@
 mod support;
 
 use anyhow::{Result, ensure};
-use cdc_testkit::servers::ServerKind;
-use support::{Job, server};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
+use support::{Job, Run, server};
 
 /// A column for each type, and values for it.
 const COLUMNS: &[(&str, &str, &[&str])] = &[
@@ -110,7 +110,7 @@ const COLUMNS: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn case_58_to_63_values_at_the_ends_of_their_types() -> Result<()> {
+fn case_58_59_60_61_62_63_values_at_the_ends_of_their_types() -> Result<()> {
     let columns: String = COLUMNS.iter().map(|(name, ty, _)| format!(", {name} {ty} NULL")).collect();
     let columns = columns.replace("NULL NULL", "NULL");
     let rows = COLUMNS.iter().map(|(_, _, values)| values.len()).max().unwrap_or(1);
@@ -209,5 +209,51 @@ fn case_65_generated_keys_mysql_only() -> Result<()> {
     job.catch_up(&[])?;
     ensure!(job.verify()? == 2);
     ensure!(job.compare(server, ("keyed", "p"), "p")? == 2);
+    Ok(())
+}
+
+/// The zones of the server, of its clients and of this program are other ones, and change on the way.
+#[test]
+fn case_32_a_timestamp_is_the_same_instant_in_every_zone() -> Result<()> {
+    let server = Server::start(ServerOptions::of_this_run())?;
+    let values = "'1970-01-02 00:00:01.125', '1970-01-02 00:00:01.125'), ({}, '2026-03-29 02:30:00.5', '2026-03-29 02:30:00.5'), \
+                  ({}, '2037-12-31 23:59:59.999', '9999-12-31 23:59:59.999'), ({}, NULL, '0001-01-01 00:00:00";
+    let rows = |first: usize| {
+        let mut text = format!("INSERT INTO z.t VALUES ({first}, {values}')");
+        for n in 1..4 {
+            text = text.replacen("{}", &(first + n).to_string(), 1);
+        }
+        text
+    };
+    server.sql("SET GLOBAL time_zone = '+09:00'")?;
+    server.sql(&format!(
+        "CREATE DATABASE z; CREATE TABLE z.t (id INT PRIMARY KEY, ts TIMESTAMP(3) NULL, dt DATETIME(3)); {}; \
+         SET time_zone = '-12:00'; {}",
+        rows(0),
+        rows(10)
+    ))?;
+    let job = Job::new(&server, "z", "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*");
+    for (n, (ours, theirs)) in
+        [("Asia/Kolkata", "-05:30"), ("America/New_York", "+13:00")].into_iter().enumerate()
+    {
+        let mut command = job.command("run", &["--until", "caught-up"]);
+        command.env("TZ", ours);
+        let said = Run::start(&mut command)?.wait()?;
+        ensure!(said.code == Some(0), "{}", said.text());
+        server.sql(&format!("SET GLOBAL time_zone = '{theirs}'"))?;
+        server.sql(&format!(
+            "{}; UPDATE z.t SET ts = ts + INTERVAL 1 SECOND WHERE id % 2 = {n}; SET time_zone = '+02:00'; {}",
+            rows(100 * (n + 1)),
+            rows(100 * (n + 1) + 10)
+        ))?;
+    }
+    job.catch_up(&[])?;
+    ensure!(job.verify()? == 24);
+    let theirs = server.sql(
+        "SET time_zone = '+00:00'; SELECT CONCAT_WS('|', id, IFNULL(ts, 'NULL'), dt) FROM z.t ORDER BY id",
+    )?;
+    let ours = job.rows("SELECT concat_ws('|', id, ifnull(ts, 'NULL'), dt) FROM t ORDER BY id")?;
+    ensure!(ours == theirs.lines().collect::<Vec<_>>(), "{ours:?}, the server has {theirs}");
+    ensure!(ours[0] == "0|1970-01-01 15:00:02.125|1970-01-02 00:00:01.125", "{}", ours[0]);
     Ok(())
 }

@@ -265,6 +265,33 @@ async fn case_42_a_table_created_with_rows_survives_a_broken_connection() -> Res
     assert_all_equal(server, &copy).await
 }
 
+/// The statement that asks for it, and its columns, are others on each server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_33_the_end_of_the_log_is_asked_for_in_the_servers_words() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE c33; CREATE TABLE c33.t (id INT PRIMARY KEY)")?;
+    let (capture, _) = initial(config(server, &["c33.t"])).await?;
+    let words = if server.kind().is_mariadb() { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" };
+    for n in 0..3 {
+        server.sql(&format!("FLUSH BINARY LOGS; INSERT INTO c33.t VALUES ({n})"))?;
+        let theirs = |text: String| text.split('\t').take(2).collect::<Vec<_>>().join(":");
+        let mut asked = Vec::new();
+        // other tests may write in between
+        for _ in 0..50 {
+            let before = theirs(server.sql(words)?);
+            let position = capture.server_position().await?;
+            let ours = format!("{}:{}", position.file, position.offset);
+            let is_equal = ours == before;
+            asked.push((before, ours));
+            if is_equal {
+                break;
+            }
+        }
+        ensure!(asked.last().is_some_and(|(theirs, ours)| theirs == ours), "{asked:?}");
+    }
+    Ok(())
+}
+
 /// The ids that a start mode gives out, as copied from a table of ids to which one is added each time.
 async fn ids_from(start: StartMode, write: impl FnOnce() -> Result<()>) -> Result<Vec<i64>> {
     let mut config = config(server(), &["c21.t"]);

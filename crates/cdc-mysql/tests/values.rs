@@ -51,7 +51,7 @@ async fn connect(server: &Server, session: &str) -> Result<Conn> {
 }
 
 #[test]
-fn snapshot_log_and_server_agree_on_every_type() -> Result<()> {
+fn case_58_59_60_62_64_snapshot_log_and_server_agree_on_every_type() -> Result<()> {
     let server = start_server()?;
     runtime()?.block_on(async {
         let mut conn = connect(&server, SESSION).await?;

@@ -100,7 +100,7 @@ fn is_11_8(server: &Server) -> bool {
 }
 
 #[test]
-fn snapshot_log_and_server_agree_on_every_type() -> Result<()> {
+fn case_58_59_60_62_64_snapshot_log_and_server_agree_on_every_type() -> Result<()> {
     on_both(async |server, rng| {
         agree(server, SESSION, cases(server, rng)).await?;
         Ok(())
