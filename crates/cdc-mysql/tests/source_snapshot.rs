@@ -708,3 +708,44 @@ async fn case_18_finished_chunks_are_not_read_again() -> Result<()> {
     server.sql("SET GLOBAL general_log = OFF")?;
     assert_all_equal(server, &copy).await
 }
+
+/// What a checkpoint holds of a copy is where the table has been cut to and the chunks in flight, whatever the table's
+/// size: its bytes do not grow from 200 chunks to 2,000. So a table of a billion rows takes what one of 20,000 does; at most,
+/// with 64 readers and keys of 3,072 bytes, 64 x 4 ranges of two keys, 1.5 MB.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_state_of_a_copy_does_not_grow_with_the_table() -> Result<()> {
+    let table = |name: &str, rows: u64| {
+        format!(
+            "CREATE TABLE {name} (id VARCHAR(40) PRIMARY KEY, v INT NOT NULL); {}; \
+             INSERT INTO {name} SELECT CONCAT('key of a row ', LPAD(n, 12, '0')), n FROM {}; ANALYZE TABLE {name};",
+            server().kind().recursion(rows),
+            sequence(rows)
+        )
+    };
+    let server = database("state", &(table("small", 2_000) + &table("large", 20_000)))?;
+    let mut most = Vec::new();
+    for (name, rows) in [("small", 2_000), ("large", 20_000)] {
+        let mut config = config(server, &[&format!("state.{name}")]);
+        config.chunk_rows = 10;
+        let readers = config.chunk_readers;
+        let mut capture = Capture::start(config).await?;
+        let mut copy = Copy::of(&capture);
+        let (mut largest, mut looks) = (0, 0);
+        copy.run(&mut capture, |capture, _| {
+            for copying in capture.state().copying {
+                let ranges = copying.open.len() + copying.small.len();
+                assert!(ranges <= 4 * readers + 1, "{name}: {ranges} ranges with {readers} readers");
+                let bytes = serde_json::to_vec(&copying).map_or(usize::MAX, |text| text.len());
+                largest = largest.max(bytes);
+                looks += 1;
+            }
+            capture.is_whole()
+        })
+        .await?;
+        ensure!(copy.chunk_rows(name).0 == rows && looks > 100, "{name}: {looks} looks");
+        most.push(largest);
+    }
+    eprintln!("at most {most:?} bytes of a checkpoint");
+    ensure!(most[1] < most[0] + most[0] / 2, "{most:?}");
+    Ok(())
+}
