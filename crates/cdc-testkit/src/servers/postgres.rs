@@ -44,8 +44,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 
 use super::{
-    LONGEST_SOCKET_PATH, ReservedPort, START_TIMEOUT, STOP_TIMEOUT, copy_tree, fnv, fresh_dir, fresh_dir_in, lock,
-    programs_on_path, remove_dir, run, servers_dir, shorten, tail, with_suffix,
+    LONGEST_SOCKET_PATH, ReservedPort, START_TIMEOUT, STOP_TIMEOUT, copy_tree, fnv, fresh_dir, fresh_dir_in,
+    lock, programs_on_path, remove_dir, run, servers_dir, shorten, tail, with_suffix,
 };
 
 /// The environment variable that names the server program.
@@ -77,7 +77,8 @@ impl Account {
         if !geteuid().is_root() {
             return Ok(None);
         }
-        let user = User::from_name("nobody")?.context("no account \"nobody\" for a server that refuses root")?;
+        let user =
+            User::from_name("nobody")?.context("no account \"nobody\" for a server that refuses root")?;
         Ok(Some(Account { uid: user.uid.as_raw(), gid: user.gid.as_raw() }))
     }
 
@@ -154,7 +155,10 @@ impl PostgresInstallation {
         let version = self.version()?;
         let number = version.split_once("(PostgreSQL) ").map_or("", |(_, number)| number);
         let series = number.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse::<u32>().ok());
-        ensure!(series.is_some_and(|n| n >= OLDEST), "PostgreSQL {OLDEST} or later is wanted, this is {version}");
+        ensure!(
+            series.is_some_and(|n| n >= OLDEST),
+            "PostgreSQL {OLDEST} or later is wanted, this is {version}"
+        );
         Ok(())
     }
 
@@ -258,7 +262,9 @@ fn of_debian() -> Vec<PathBuf> {
 
 /// The fetched programs where the account may run them: a copy if it may not walk to where they lie.
 fn reachable(prefix: &Path, account: Option<Account>) -> Result<PathBuf> {
-    let Some(account) = account.filter(|account| !account.reaches(prefix)) else { return Ok(prefix.to_path_buf()) };
+    let Some(account) = account.filter(|account| !account.reaches(prefix)) else {
+        return Ok(prefix.to_path_buf());
+    };
     let changed = fs::metadata(prefix.join(".complete"))?.mtime_nsec();
     let name = format!("{}|{changed}|{}", prefix.display(), account.uid);
     let copy = Path::new("/tmp")
@@ -325,24 +331,14 @@ impl Postgres {
         };
         let usual = servers_dir().join("run");
         let base = installation.base(usual.clone())?;
-        let datadir = if base == usual.canonicalize()? {
-            fresh_dir("pg")?
-        } else {
-            fresh_dir_in(&base, "pg")?
-        };
+        let datadir =
+            if base == usual.canonicalize()? { fresh_dir("pg")? } else { fresh_dir_in(&base, "pg")? };
         let too_long = datadir.as_os_str().len() + ".s.PGSQL.12345.lock".len() > LONGEST_SOCKET_PATH;
         let sockets = if too_long { fresh_dir_in(Path::new("/tmp"), "pgsock")? } else { datadir.clone() };
         installation.give(&sockets)?;
         // from here on Drop cleans up, whatever fails
-        let mut server = Postgres {
-            installation,
-            options,
-            datadir,
-            sockets,
-            port,
-            _port: reserved,
-            running: None,
-        };
+        let mut server =
+            Postgres { installation, options, datadir, sockets, port, _port: reserved, running: None };
         server.installation.fill_datadir(&server.datadir)?;
         server.launch()?;
         Ok(server)
@@ -586,7 +582,9 @@ mod tests {
     #[test]
     fn a_server_keeps_what_was_committed_over_a_crash_and_leaves_nothing_behind() -> Result<()> {
         let mut server = Postgres::start(PostgresOptions::default())?;
-        server.sql("CREATE TABLE t (id int PRIMARY KEY, note text); INSERT INTO t VALUES (1, 'ä'), (2, NULL)")?;
+        server.sql(
+            "CREATE TABLE t (id int PRIMARY KEY, note text); INSERT INTO t VALUES (1, 'ä'), (2, NULL)",
+        )?;
         server.kill()?;
         assert!(server.sql("SELECT 1").is_err());
         server.restart()?;
