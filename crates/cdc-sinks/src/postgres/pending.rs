@@ -41,6 +41,10 @@ impl Pending {
         self.changes.len()
     }
 
+    pub(crate) fn contains(&self, key: &Row) -> bool {
+        self.places.contains_key(key)
+    }
+
     /// Takes a change of a table with a key. An upsert has its row, whole.
     pub(crate) fn push(&mut self, change: &TargetChange) {
         let is_first_of_it = matches!(change.source_op, Op::Read | Op::Insert);

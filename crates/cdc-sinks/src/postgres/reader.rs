@@ -85,11 +85,13 @@ fn push_key(out: &mut Vec<u8>, form: &Form, text: Option<&str>) {
     }
 }
 
-/// A value for people; long ones are cut short.
-fn show(text: Option<&str>) -> String {
+/// A value for people, numbers bare; long ones are cut short.
+fn show(form: &Form, text: Option<&str>) -> String {
     const LIMIT: usize = 200;
+    let bare = matches!(form, Form::Integer | Form::Decimal | Form::Float | Form::Double);
     match text {
         None => "NULL".to_owned(),
+        Some(text) if bare => text.to_owned(),
         Some(text) if text.len() <= LIMIT => format!("{text:?}"),
         Some(text) => {
             let end = (0..=LIMIT).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
@@ -184,10 +186,10 @@ impl TargetReader for PostgresReader {
                 differences.push(ColumnDifference {
                     column: table.schema.columns[i].name.to_string(),
                     expected: match &expected {
-                        Some(expected) => show(expected.as_deref()),
+                        Some(expected) => show(&forms[i], expected.as_deref()),
                         None => format!("{value} (not to be written to this column)"),
                     },
-                    actual: show(actual),
+                    actual: show(&forms[i], actual),
                 });
             }
             *answer =
@@ -214,7 +216,7 @@ impl TargetReader for PostgresReader {
             let mut texts = Vec::with_capacity(row.len());
             for ((value, form), name) in row.iter().zip(&forms).zip(&names) {
                 push_key(&mut key, form, *value);
-                texts.push(format!("{name} = {}", show(*value)));
+                texts.push(format!("{name} = {}", show(form, *value)));
             }
             each(key, texts.join(", "))
         })

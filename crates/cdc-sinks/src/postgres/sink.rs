@@ -7,7 +7,7 @@ use super::look::{Found, create_table};
 use super::options::PostgresOptions;
 use super::pending::Pending;
 use super::sql::{check_column_name, check_table_name, literal, quote};
-use super::write::{Writer, are_keys_distinct};
+use super::write::Writer;
 use super::{PROGRESS, TABLES};
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable,
@@ -15,6 +15,7 @@ use cdc_core::connector::{
 use cdc_core::position::Binding;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, codes};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -371,35 +372,41 @@ impl PostgresSink {
         if rows >= WAITING || bytes >= WAITING_BYTES { self.flush(None) } else { Ok(()) }
     }
 
-    /// Changes of one tick among which are updates in part.
+    /// Changes of one tick among which are updates in part. Those are made at once, what else is in the tick waits: so
+    /// where a key comes twice, what came first goes first.
     fn take_in_part(&mut self, table: &TargetTable, changes: &[TargetChange]) -> Result<()> {
-        if !are_keys_distinct(changes) {
-            // in its own order: what comes later must not be seen by what comes first
-            return changes.iter().try_for_each(|c| self.take_in_part(table, std::slice::from_ref(c)));
-        }
         self.flush(Some(&table.name))?;
         let errors = Errors(&self.options);
-        let (Some(conn), Some(written)) =
-            (&self.conn, self.tables.iter_mut().find(|w| w.writer.table.name == table.name))
-        else {
-            return Err(Error::definite(codes::INTERNAL, "a table was not prepared"));
-        };
+        let (conn, written) = tables_of(&self.conn, &mut self.tables, table)?;
         for change in changes {
             written.writer.check(change)?;
         }
         let moved = written.writer.read_moving(conn, changes, errors)?;
-        let whole: Vec<TargetChange> = changes
-            .iter()
-            .filter(|c| !c.is_in_part() || moved.contains_key(&c.key))
-            .map(|c| {
-                let row = moved.get(&c.key).cloned().or_else(|| c.row.clone());
-                TargetChange { row, ..c.clone() }
-            })
-            .collect();
-        let part: Vec<&TargetChange> =
-            changes.iter().filter(|c| c.is_in_part() && !moved.contains_key(&c.key)).collect();
-        written.writer.update(conn, &part, errors)?;
-        self.take(table, &whole.iter().collect::<Vec<_>>())
+        let (mut part, mut keys) = (Vec::new(), HashSet::new());
+        for change in changes {
+            if keys.contains(&change.key) {
+                self.update(table, &std::mem::take(&mut part))?;
+                keys.clear();
+            }
+            let moved = moved.get(&change.key).filter(|_| change.is_in_part());
+            if moved.is_none() && change.is_in_part() {
+                if self.written(table).is_some_and(|w| w.pending.contains(&change.key)) {
+                    self.flush(Some(&table.name))?;
+                }
+                part.push(change);
+                keys.insert(&change.key);
+                continue;
+            }
+            let row = moved.cloned().or_else(|| change.row.clone());
+            self.take(table, &[&TargetChange { row, ..change.clone() }])?;
+        }
+        self.update(table, &part)
+    }
+
+    fn update(&mut self, table: &TargetTable, part: &[&TargetChange]) -> Result<()> {
+        let errors = Errors(&self.options);
+        let (conn, written) = tables_of(&self.conn, &mut self.tables, table)?;
+        written.writer.update(conn, part, errors)
     }
 
     /// Looks whether a COMMIT whose answer was lost has been made.
@@ -729,6 +736,16 @@ impl Sink for PostgresSink {
         self.tables.clear();
         self.emptied = false;
     }
+}
+
+/// The connection, and what is known of a table.
+fn tables_of<'a>(
+    conn: &'a Option<Conn>,
+    tables: &'a mut [Written],
+    table: &TargetTable,
+) -> Result<(&'a Conn, &'a mut Written)> {
+    let written = tables.iter_mut().find(|w| w.writer.table.name == table.name);
+    conn.as_ref().zip(written).ok_or_else(|| Error::definite(codes::INTERNAL, "a table was not prepared"))
 }
 
 /// A row of `_cdc_progress`.

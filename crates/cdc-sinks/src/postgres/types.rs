@@ -214,7 +214,10 @@ impl Form {
             },
             Form::Inet4 | Form::Inet6 => {
                 let ty = if *self == Form::Inet4 { ColumnType::Inet4 } else { ColumnType::Inet6 };
-                return canonical(&ty, printed).map_or(printed.into(), Cow::Owned);
+                // `inet` as text has the width of its network behind it, a single address's too
+                let width = if printed.contains(':') { "/128" } else { "/32" };
+                let address = printed.strip_suffix(width).unwrap_or(printed);
+                return canonical(&ty, address).map_or(printed.into(), Cow::Owned);
             }
             Form::Vector => {
                 let inner = printed.trim_start_matches('{').trim_end_matches('}');
@@ -494,7 +497,8 @@ mod tests {
         assert_eq!(Form::Double.normal("1e+15"), "1e15");
         assert_eq!(Form::Float.normal("-0"), "-0e0");
         assert_eq!(Form::Vector.normal("{1.5,-0}"), "{1.5e0,-0e0}");
-        assert_eq!(Form::Inet6.normal("2001:db8:0:1:1:1:1:1"), "2001:db8::1:1:1:1:1");
+        assert_eq!(Form::Inet6.normal("2001:db8:0:1:1:1:1:1/128"), "2001:db8::1:1:1:1:1");
+        assert_eq!(Form::Inet4.normal("10.0.0.0/8"), "10.0.0.0/8");
         assert_eq!(Form::Double.key(Form::Double.normal("-0")), "0e0");
     }
 

@@ -35,7 +35,7 @@ use super::sql::quote;
 use super::types::{Form, Unfit, push_hex};
 use cdc_core::connector::{TargetChange, TargetTable};
 use cdc_core::{Error, Row, Value, codes};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use tokio_postgres::Statement;
 use tokio_postgres::types::Type;
@@ -831,12 +831,6 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
             byte => out.push(*byte),
         }
     }
-}
-
-/// True if the keys of a tick's changes are all different.
-pub(crate) fn are_keys_distinct(changes: &[TargetChange]) -> bool {
-    let mut seen = HashSet::with_capacity(changes.len());
-    changes.iter().all(|c| seen.insert(c.key.as_bytes()))
 }
 
 /// A text short enough for a message.

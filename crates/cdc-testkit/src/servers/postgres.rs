@@ -394,7 +394,7 @@ impl Postgres {
             .args(["-p", &self.port.to_string(), "-U", user, "-d", database])
             .args(["-X", "-q", "-A", "-t", "-P", "null=NULL", "-v", "ON_ERROR_STOP=1", "-f", "-"])
             .env("PGCLIENTENCODING", "UTF8")
-            .env("PGOPTIONS", "-c timezone=GMT -c client_min_messages=warning");
+            .env("PGOPTIONS", "-c timezone=GMT -c client_min_messages=warning -c lock_timeout=30s");
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -413,6 +413,14 @@ impl Postgres {
             bail!("{}\nin: {}", String::from_utf8_lossy(&output.stderr).trim(), shorten(sql));
         }
         String::from_utf8(output.stdout).context("psql's output is not UTF-8")
+    }
+
+    /// Puts a file into the data folder that nobody but the server may read, such as a key.
+    pub fn put(&self, name: &str, content: &[u8]) -> Result<()> {
+        let path = self.datadir.join(name);
+        fs::write(&path, content)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        self.installation.give(&path)
     }
 
     /// The server's own log.
