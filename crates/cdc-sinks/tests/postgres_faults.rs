@@ -143,27 +143,28 @@ fn a_lost_answer_to_commit_is_found_out_later_too() {
     commit(&mut *sink, 1, &tick(1));
     case.sql(COUNTING);
     case.sql("INSERT INTO writes VALUES (1, 'INSERT')");
-    let before = proxy.bytes_from_server();
     commit(&mut *sink, 2, &tick(2));
+    let before = proxy.bytes_from_server();
+    commit(&mut *sink, 3, &tick(3));
     let bytes = (proxy.bytes_from_server() - before) as u32;
     // inside the last message, which says that the transaction has ended
     proxy.cut_after(bytes - 3);
-    let batches = tick(3);
+    let batches = tick(4);
     batches.iter().for_each(|b| {
         sink.prepare(&b.table).unwrap();
         sink.write(b).unwrap();
     });
     proxy.refuse(true);
-    let error = sink.commit(3, &binding(3)).unwrap_err();
+    let error = sink.commit(4, &binding(4)).unwrap_err();
     assert!(error.is_transient(), "{error}");
-    assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), ["3"]);
+    assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), ["4"]);
     sink.rollback();
-    refused(sink.commit(3, &binding(3)), codes::TARGET_OPEN, &["cannot be reached"]);
+    refused(sink.commit(4, &binding(4)), codes::TARGET_OPEN, &["cannot be reached"]);
     proxy.refuse(false);
-    assert!(commit(&mut *sink, 3, &batches).is_empty());
-    all_once(&case, 3);
-    assert!(commit(&mut *sink, 4, &tick(4)).is_empty());
+    assert!(commit(&mut *sink, 4, &batches).is_empty());
     all_once(&case, 4);
+    assert!(commit(&mut *sink, 5, &tick(5)).is_empty());
+    all_once(&case, 5);
 }
 
 /// A session that nobody drives any more is ended: its locks are not waited for.
@@ -243,7 +244,7 @@ fn a_server_that_restarts_or_crashes_is_waited_for() {
 
 #[test]
 fn a_target_that_is_locked_deadlocked_read_only_or_full_is_tried_again() {
-    let target = Target::with(PostgresOptions::default().with("deadlock_timeout=100ms"));
+    let target = Target::start();
     let case = target.case();
     let mut sink = case.claimed();
     let other =
@@ -364,7 +365,7 @@ fn what_cannot_succeed_says_what_to_do() {
     let quiet = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let silent = case().with("url", &url(&format!("{}/dw", quiet.local_addr().unwrap().port())));
     let mut plan = silent.plan();
-    plan.options.0.insert("connect_timeout".into(), cdc_core::plan::OptionValue::DurationMs(200));
+    plan.options.0.insert("connect_timeout".into(), cdc_core::plan::OptionValue::Duration(200));
     let mut sink = cdc_sinks::open(&plan, std::path::Path::new(".")).unwrap();
     assert!(
         refused(sink.inspect(&job("run")), codes::TARGET_OPEN, &["200ms", "connect_timeout"]).is_transient()
