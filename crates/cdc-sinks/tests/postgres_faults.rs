@@ -288,9 +288,13 @@ fn a_target_that_is_locked_deadlocked_read_only_or_full_is_tried_again() {
     let set = |on: &str| {
         target
             .server
-            .sql_as("postgres", "postgres", &format!("ALTER SYSTEM SET default_transaction_read_only = {on}"))
+            .sql_as(
+                "postgres",
+                "template1",
+                &format!("ALTER SYSTEM SET default_transaction_read_only = {on}"),
+            )
             .unwrap();
-        target.server.sql_as("postgres", "postgres", "SELECT pg_reload_conf()").unwrap();
+        target.server.sql_as("postgres", "template1", "SELECT pg_reload_conf()").unwrap();
         thread::sleep(Duration::from_millis(100));
     };
     set("on");

@@ -53,9 +53,7 @@ fn lines(case: &Case<'_>) -> Vec<String> {
     case.sql("SELECT line, n, x, COUNT(*) FROM log GROUP BY 1, 2, 3, x::text ORDER BY 1 NULLS FIRST, 2, 3, x::text")
 }
 
-#[test]
-fn equal_rows_are_kept_as_many_times_and_one_goes_at_a_time() {
-    let target = Target::start();
+fn equal_rows_are_kept_as_many_times_and_one_goes_at_a_time(target: &Target) {
     let case = target.case();
     let (table, mut sink) = (log(), case.claimed());
     let (a, upper, null) = (line(text("a"), 1, 1.0), line(text("A"), 1, 1.0), line(Value::Null, 1, 1.0));
@@ -72,9 +70,7 @@ fn equal_rows_are_kept_as_many_times_and_one_goes_at_a_time() {
     assert_eq!(case.sql("SELECT DISTINCT n FROM log WHERE line = 'b' ORDER BY n").len(), 10);
 }
 
-#[test]
-fn the_two_zeros_and_other_spellings_are_other_rows() {
-    let target = Target::start();
+fn the_two_zeros_and_other_spellings_are_other_rows(target: &Target) {
     let case = target.case();
     let (table, mut sink) = (log(), case.claimed());
     for (tick, count) in [(1, 1), (10, 9)] {
@@ -91,9 +87,7 @@ fn the_two_zeros_and_other_spellings_are_other_rows() {
     }
 }
 
-#[test]
-fn a_row_that_is_not_there_is_an_error_and_nothing_is_written() {
-    let target = Target::start();
+fn a_row_that_is_not_there_is_an_error_and_nothing_is_written(target: &Target) {
     let case = target.case();
     let (table, mut sink) = (log(), case.claimed());
     let row = |n: i64| line(text("a"), n, 1.5);
@@ -115,9 +109,7 @@ fn a_row_that_is_not_there_is_an_error_and_nothing_is_written() {
     assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), ["1"]);
 }
 
-#[test]
-fn an_existing_table_must_be_able_to_hold_equal_rows() {
-    let target = Target::start();
+fn an_existing_table_must_be_able_to_hold_equal_rows(target: &Target) {
     let case = target.case();
     let declared = "line text, n int, x float8";
     let make = |sql: &str| case.sql(&format!("DROP TABLE IF EXISTS log; {sql}"));
@@ -143,9 +135,7 @@ fn an_existing_table_must_be_able_to_hold_equal_rows() {
     refused(case.sink().check(&keyed), codes::TARGET_SHAPE, &["it has no key"]);
 }
 
-#[test]
-fn an_index_and_a_collation_of_the_users_change_nothing_but_speed() {
-    let target = Target::start();
+fn an_index_and_a_collation_of_the_users_change_nothing_but_speed(target: &Target) {
     let case = target.case();
     case.server
         .admin(
@@ -172,9 +162,7 @@ fn an_index_and_a_collation_of_the_users_change_nothing_but_speed() {
     assert_eq!(case.sql("SELECT j FROM json"), ["{ }"]);
 }
 
-#[test]
-fn shape_changes_keep_the_rows_and_their_number() {
-    let target = Target::start();
+fn shape_changes_keep_the_rows_and_their_number(target: &Target) {
     let case = target.case();
     let (table, mut sink) = (log(), case.claimed());
     let row = line(text("5"), 5, 1.0);
@@ -209,9 +197,7 @@ fn shape_changes_keep_the_rows_and_their_number() {
 }
 
 /// The target may lack a column of the source, which lenient keeps: rows are equal in what is written.
-#[test]
-fn columns_that_are_not_written_do_not_count() {
-    let target = Target::start();
+fn columns_that_are_not_written_do_not_count(target: &Target) {
     let case = target.case();
     let (table, mut sink) = (log(), case.claimed());
     write(&mut *sink, &table, 1, (0..3).map(|n| plus(1, &line(text("a"), n, 1.0))).collect());
@@ -230,9 +216,7 @@ fn again(only: Vec<(Column, Row)>) -> TargetSchemaChange {
     }
 }
 
-#[test]
-fn a_table_copied_again_is_emptied_in_its_place_and_as_one_with_its_rows() {
-    let target = Target::start();
+fn a_table_copied_again_is_emptied_in_its_place_and_as_one_with_its_rows(target: &Target) {
     let case = target.case();
     let (table, mut sink) = (log(), case.claimed());
     let (old, new) = (line(text("old"), 1, 1.0), line(text("new"), 1, 1.0));
@@ -258,9 +242,7 @@ fn a_table_copied_again_is_emptied_in_its_place_and_as_one_with_its_rows() {
     .unwrap();
 }
 
-#[test]
-fn of_a_shared_table_only_the_rows_of_one_source_go() {
-    let target = Target::start();
+fn of_a_shared_table_only_the_rows_of_one_source_go(target: &Target) {
     let case = target.case();
     let shard = Column::new("shard", varchar());
     let columns = vec![shard.clone().not_null(), Column::new("id", int()).not_null()];
@@ -278,9 +260,7 @@ fn of_a_shared_table_only_the_rows_of_one_source_go() {
 }
 
 /// What a lost commit covers must not be written twice: rows have no key that would make it harmless.
-#[test]
-fn a_commit_whose_answer_was_lost_doubles_no_row() {
-    let target = Target::start();
+fn a_commit_whose_answer_was_lost_doubles_no_row(target: &Target) {
     let case = target.case();
     let (table, mut sink) = (log(), case.claimed());
     let (a, b) = (line(text("a"), 1, 1.0), line(text("b"), 1, 1.0));
@@ -316,9 +296,7 @@ fn a_commit_whose_answer_was_lost_doubles_no_row() {
     assert!(lines(&case).is_empty());
 }
 
-#[test]
-fn a_reader_gives_whole_rows() {
-    let target = Target::start();
+fn a_reader_gives_whole_rows(target: &Target) {
     let case = target.case();
     let (table, mut sink) = (log(), case.claimed());
     let (a, null) = (line(text("a"), 1, 1.0), Row::pack([Value::Null, Value::Null, Value::Null]));
@@ -341,4 +319,26 @@ fn a_reader_gives_whole_rows() {
     expected.sort();
     assert_eq!(found, expected);
     refused(reader.compare(&table, &[a]), codes::INTERNAL, &["key"]);
+}
+
+/// One server for several of them.
+#[test]
+fn rows_are_counted() {
+    let target = Target::start();
+    equal_rows_are_kept_as_many_times_and_one_goes_at_a_time(&target);
+    the_two_zeros_and_other_spellings_are_other_rows(&target);
+    a_row_that_is_not_there_is_an_error_and_nothing_is_written(&target);
+    an_existing_table_must_be_able_to_hold_equal_rows(&target);
+    an_index_and_a_collation_of_the_users_change_nothing_but_speed(&target);
+    shape_changes_keep_the_rows_and_their_number(&target);
+}
+
+#[test]
+fn a_multiset_through_changes_and_lost_commits() {
+    let target = Target::start();
+    columns_that_are_not_written_do_not_count(&target);
+    a_table_copied_again_is_emptied_in_its_place_and_as_one_with_its_rows(&target);
+    of_a_shared_table_only_the_rows_of_one_source_go(&target);
+    a_commit_whose_answer_was_lost_doubles_no_row(&target);
+    a_reader_gives_whole_rows(&target);
 }

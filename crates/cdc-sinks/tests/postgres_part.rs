@@ -74,9 +74,7 @@ fn check(
     }
 }
 
-#[test]
-fn case_29_only_the_columns_that_are_there_are_written() {
-    let target = &Target::start();
+fn case_29_only_the_columns_that_are_there_are_written(target: &Target) {
     check(
         target,
         vec![
@@ -89,9 +87,7 @@ fn case_29_only_the_columns_that_are_there_are_written() {
     );
 }
 
-#[test]
-fn case_29_a_row_takes_its_columns_to_another_key() {
-    let target = &Target::start();
+fn case_29_a_row_takes_its_columns_to_another_key(target: &Target) {
     let gone = |id: i64| delete(2, Row::pack([Value::Int(id)]));
     check(
         target,
@@ -115,13 +111,20 @@ fn case_29_a_row_takes_its_columns_to_another_key() {
     );
 }
 
-#[test]
-fn a_row_that_must_be_there_and_is_not_is_an_error() {
-    let target = &Target::start();
+fn a_row_that_must_be_there_and_is_not_is_an_error(target: &Target) {
     check(
         target,
         vec![vec![update(2, Some(7), row(7, Some("x"), None))]],
         Err(&["\"t\"", "key (7)", "MINIMAL"]),
     );
     check(target, vec![vec![update(2, Some(7), row(8, Some("x"), None))]], Err(&["\"t\"", "key (7)"]));
+}
+
+/// One server for all of them.
+#[test]
+fn case_29_updates_in_part() {
+    let target = Target::start();
+    case_29_only_the_columns_that_are_there_are_written(&target);
+    case_29_a_row_takes_its_columns_to_another_key(&target);
+    a_row_that_must_be_there_and_is_not_is_an_error(&target);
 }

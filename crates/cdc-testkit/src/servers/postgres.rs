@@ -58,10 +58,11 @@ pub const NAME: &str = "postgres";
 /// The oldest series that the tests are right for.
 const OLDEST: u32 = 15;
 
-/// What the template holds beside what `initdb` makes.
+/// What the template holds beside what `initdb` makes. It is copied for every server: no database that nobody uses.
 const ACCOUNTS: &str = "\
 CREATE ROLE cdc LOGIN PASSWORD 'cdc';
-CREATE DATABASE dw OWNER cdc;
+ALTER DATABASE postgres RENAME TO dw;
+ALTER DATABASE dw OWNER TO cdc;
 ";
 
 /// Whose name the server runs under.
@@ -227,13 +228,13 @@ impl PostgresInstallation {
             .command("initdb")
             .arg("-D")
             .arg(datadir)
-            .args(["-U", "postgres", "--no-locale", "--encoding=UTF8", "--no-sync", "--wal-segsize=4"])
+            .args(["-U", "postgres", "--no-locale", "--encoding=UTF8", "--no-sync", "--wal-segsize=1"])
             .args(["--auth-local=trust", "--auth-host=scram-sha-256"]))?;
         let mut single = self
             .command("postgres")
             .args(["--single", "-j", "-F", "-c", "exit_on_error=true", "-D"])
             .arg(datadir)
-            .arg("postgres")
+            .arg("template1")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
