@@ -27,8 +27,8 @@ use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 /// What no password file is larger than.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Bytes of a message of COPY.
-const COPY_BYTES: usize = 64 << 10;
+/// Bytes of a message of COPY: each is handed from thread to thread, so not too few.
+const COPY_BYTES: usize = 512 << 10;
 
 /// A row of texts, as the simple protocol gives it.
 pub(crate) type TextRow = Vec<Option<String>>;
@@ -36,8 +36,8 @@ pub(crate) type TextRow = Vec<Option<String>>;
 /// An open connection.
 pub(crate) struct Conn {
     client: Client,
-    /// The number of its session.
-    pub(crate) pid: i32,
+    /// The account may make temporary tables.
+    pub(crate) can_stage: bool,
 }
 
 /// A parameter in the binary form of its type.
@@ -119,12 +119,12 @@ impl Conn {
             Ok(Err(Opening::Runtime(error))) => return Err(errors.cannot_open(&error.to_string())),
             Err(_) => return Err(errors.cannot_open("its thread ended")),
         };
-        let mut conn = Conn { client, pid: 0 };
+        let mut conn = Conn { client, can_stage: false };
         let rows = conn
             .rows(&session(&options.schema))
             .map_err(|e| errors.of(codes::TARGET_OPEN, "setting the session up", &e))?;
         let text = |i: usize| rows.last().and_then(|r| r.get(i)?.as_deref()).unwrap_or_default();
-        conn.pid = text(0).parse().unwrap_or_default();
+        conn.can_stage = text(0) == "t";
         if text(1) != "UTF8" {
             return Err(Error::definite(
                 codes::TARGET_OPEN,
@@ -290,7 +290,7 @@ fn session(schema: &str) -> String {
          SET plan_cache_mode = force_custom_plan; SET jit = off; SET lock_timeout = '{LOCK_SECONDS}s';
          SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed';
          SET search_path = {path};
-         SELECT pg_backend_pid(), current_setting('server_encoding'),
+         SELECT has_database_privilege(current_database(), 'TEMP'), current_setting('server_encoding'),
                 coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = {}), false)",
         literal(schema)
     )

@@ -6,7 +6,7 @@ use super::error::{Errors, Pg, is_answer};
 use super::look::{Found, create_table};
 use super::options::PostgresOptions;
 use super::pending::Pending;
-use super::sql::{check_column_name, check_table_name, literal, quote};
+use super::sql::{check_column_name, check_table_name, fnv, literal, quote};
 use super::write::Writer;
 use super::{PROGRESS, TABLES};
 use cdc_core::connector::{
@@ -831,14 +831,6 @@ fn seat(schema: &str, job: &JobIdentity) -> (i32, i32) {
 
 fn halves(hash: u64) -> (i32, i32) {
     (((hash >> 32) as u32).cast_signed(), (hash as u32).cast_signed())
-}
-
-/// FNV-1a, each word closed by a byte that no text holds.
-fn fnv(words: &[&str]) -> u64 {
-    let bytes = words.iter().flat_map(|w| w.bytes().chain([0xff]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 fn foreign_progress(errors: Errors<'_>, held: &Progress, job: &JobIdentity) -> Error {

@@ -74,6 +74,14 @@ fn wrong_name(name: &str) -> Option<String> {
     }
 }
 
+/// FNV-1a, each word closed by a byte that no text holds.
+pub(crate) fn fnv(words: &[&str]) -> u64 {
+    let bytes = words.iter().flat_map(|w| w.bytes().chain([0xff]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,11 @@
 //! Rows into a table: many in a statement, one round trip for all of them.
 //!
-//! **Changes by key.** The rows of a statement travel as one array a column (`unnest($1, $2, ..)`) and are cast to the
-//! columns' types by the server: one prepared statement for any number of rows. An upsert is
-//! `INSERT .. SELECT .. ON CONFLICT (key) DO UPDATE`, a delete `DELETE .. USING`. This is the staging table of other
-//! programs without the table: the server holds the rows of the parameters, reads them once and forgets them; no
-//! catalog row is written for it, and a tick of one row costs one round trip. Key columns are set too where the target
-//! compares keys by another rule than by their bytes: else the old spelling would stay.
+//! **Changes by key.** An upsert is `INSERT .. SELECT .. ON CONFLICT (key) DO UPDATE`, a delete `DELETE .. USING`. The
+//! rows of a statement travel as one array a column (`unnest($1, $2, ..)`) and are cast to the columns' types by the
+//! server: one prepared statement for any number of rows, and a tick of one row costs one round trip. Many upserts
+//! ([`STAGED_ROWS`]) go by COPY into a temporary table of the session instead and are merged from there, a fifth
+//! faster than from arrays. Key columns are set too where the target compares keys by another rule than by their
+//! bytes: else the old spelling would stay.
 //!
 //! **Rows nobody has seen before** (of a snapshot, or inserted) go by COPY straight into the table, which is faster by
 //! far than any statement. That they are new is what the source says; the target may know better (a chunk of a snapshot
@@ -46,6 +46,8 @@ const MOST_ROWS: usize = 20_000;
 const MOST_BYTES: usize = 8 << 20;
 /// Rows from which COPY pays for its savepoint.
 const COPY_ROWS: usize = 50;
+/// Upserts from which a staging table pays for its statements.
+const STAGED_ROWS: usize = 500;
 /// Batches that are merged after a COPY that met a row that was there.
 const PAUSE: u32 = 16;
 
@@ -58,6 +60,8 @@ pub(crate) struct Writer {
     nul: NulPolicy,
     upsert: Option<Statement>,
     delete: Option<Statement>,
+    /// The staging table is there.
+    staged: bool,
     /// By the columns that are there, as a row of a table without key has them, or an update in part.
     by_mask: HashMap<Vec<bool>, Statement>,
     /// Batches until COPY is tried again.
@@ -139,6 +143,7 @@ impl Writer {
             nul,
             upsert: None,
             delete: None,
+            staged: false,
             by_mask: HashMap::new(),
             pause: 0,
         }
@@ -195,7 +200,7 @@ impl Writer {
         let deleted = self.delete(conn, &gone);
         self.or_blame(deleted, conn, Doing::Deleting, &gone, errors)?;
         if self.table.is_multiset() {
-            let copied = self.copy(conn, &fresh).map(|_| ());
+            let copied = self.copy(conn, &self.full, &self.names(), &fresh).map(drop);
             return self.or_blame(copied, conn, Doing::Writing, &fresh, errors);
         }
         let is_copied = fresh.len() >= COPY_ROWS && self.copies();
@@ -206,7 +211,11 @@ impl Writer {
             }
         }
         rows.append(&mut fresh);
-        let merged = self.merge(conn, &rows);
+        let merged = if rows.len() >= STAGED_ROWS && conn.can_stage {
+            self.merge_staged(conn, &rows)
+        } else {
+            self.merge(conn, &rows)
+        };
         self.or_blame(merged, conn, Doing::Writing, &rows, errors)
     }
 
@@ -220,7 +229,7 @@ impl Writer {
     /// COPY behind a savepoint; false if a row was there, and nothing is written then.
     fn copy_if_new(&mut self, conn: &Conn, rows: &[Row]) -> Result<bool, Refusal> {
         conn.run("SAVEPOINT _cdc_copy")?;
-        match self.copy(conn, rows) {
+        match self.copy(conn, &self.full, &self.names(), rows) {
             Ok(_) => {
                 conn.run("RELEASE SAVEPOINT _cdc_copy")?;
                 Ok(true)
@@ -234,11 +243,12 @@ impl Writer {
         }
     }
 
-    fn copy(&self, conn: &Conn, rows: &[Row]) -> Result<u64, Refusal> {
+    /// COPY into columns of a table.
+    fn copy(&self, conn: &Conn, table: &str, columns: &str, rows: &[Row]) -> Result<u64, Refusal> {
         if rows.is_empty() {
             return Ok(0);
         }
-        let sql = format!("COPY {} ({}) FROM STDIN", self.full, self.names());
+        let sql = format!("COPY {table} ({columns}) FROM STDIN");
         let mut unfit = None;
         let mut rest = rows.iter();
         let mut scratch = Vec::new();
@@ -275,6 +285,35 @@ impl Writer {
             }
         }
         out.push(b'\n');
+        Ok(())
+    }
+
+    /// Upserts rows by way of a table that the session has for itself and that each commit empties.
+    fn merge_staged(&mut self, conn: &Conn, rows: &[Row]) -> Result<(), Refusal> {
+        let stage = format!("pg_temp.{}", quote(&stage_name(&self.table.name)));
+        let names: Vec<String> = (0..self.columns.len()).map(|i| format!("c{i}")).collect();
+        if self.staged {
+            // of a part before, in the same transaction
+            conn.run(&format!("TRUNCATE {stage}"))?;
+        } else {
+            // what was made for a shape before, and what was rolled back, may be there or not
+            let columns: Vec<String> =
+                names.iter().zip(&self.columns).map(|(name, c)| format!("{name} {}", c.cast)).collect();
+            conn.run(&format!(
+                "DROP TABLE IF EXISTS {stage}; CREATE TEMP TABLE {} ({}) ON COMMIT DELETE ROWS",
+                quote(&stage_name(&self.table.name)),
+                columns.join(", ")
+            ))?;
+            self.staged = true;
+        }
+        self.copy(conn, &stage, &names.join(", "), rows)?;
+        conn.run(&format!(
+            "INSERT INTO {} ({}) SELECT {} FROM {stage} {}",
+            self.full,
+            self.names(),
+            names.join(", "),
+            self.on_conflict()
+        ))?;
         Ok(())
     }
 
@@ -369,6 +408,17 @@ impl Writer {
     fn upsert_sql(&self) -> String {
         let values: Vec<String> =
             self.columns.iter().enumerate().map(|(i, c)| c.cast_of(&format!("u.c{i}"))).collect();
+        format!(
+            "INSERT INTO {} ({}) SELECT {} FROM {} {}",
+            self.full,
+            self.names(),
+            values.join(", "),
+            from_arrays(self.columns.len(), &[]),
+            self.on_conflict()
+        )
+    }
+
+    fn on_conflict(&self) -> String {
         let set: Vec<String> = self
             .columns
             .iter()
@@ -378,14 +428,7 @@ impl Writer {
         let action =
             if set.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {}", set.join(", ")) };
         let key: Vec<&str> = self.table.key.iter().map(|i| &*self.columns[*i].name).collect();
-        format!(
-            "INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO {action}",
-            self.full,
-            self.names(),
-            values.join(", "),
-            from_arrays(self.columns.len(), &[]),
-            key.join(", ")
-        )
+        format!("ON CONFLICT ({}) DO {action}", key.join(", "))
     }
 
     // ---- updates in part
@@ -734,7 +777,9 @@ impl Writer {
         conn.run("SAVEPOINT _cdc_search").ok()?;
         let tried = match doing {
             Doing::Deleting => self.delete(conn, rows),
-            Doing::Writing if self.table.is_multiset() => self.copy(conn, rows).map(drop),
+            Doing::Writing if self.table.is_multiset() => {
+                self.copy(conn, &self.full, &self.names(), rows).map(drop)
+            }
             Doing::Writing => self.merge(conn, rows),
         };
         let e = match tried {
@@ -803,6 +848,11 @@ impl Writer {
     fn broken(&self, what: &str) -> Error {
         Error::definite(codes::INTERNAL, format!("table \"{}\": {}", self.table.name, clipped(what)))
     }
+}
+
+/// The name of a table's staging table: of any length, and no one else's.
+fn stage_name(table: &str) -> String {
+    format!("_cdc_stage_{:016x}", super::sql::fnv(&[table]))
 }
 
 /// `unnest($1, $2, ..) AS u(c0, c1, ..)`, with more columns behind.
