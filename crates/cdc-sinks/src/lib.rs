@@ -38,6 +38,10 @@ pub mod stdout;
     feature = "stdout",
     feature = "null"
 ))]
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "jsonl", feature = "stdout", feature = "null")),
+    allow(dead_code)
+)]
 mod text;
 
 pub use registry::{descriptors, open, reader};

@@ -66,7 +66,7 @@
 //!
 //! # What waits and what stops
 //!
-//! A lock that another program holds is waited for [`LOCK_SECONDS`], then the error says so and the committer tries
+//! A lock that another program holds is waited for ten seconds, then the error says so and the committer tries
 //! again; likewise with a deadlock, a server that restarts, has no connection left, no room on its disk, or is read-only
 //! for a moment. What the data or the set-up causes (a constraint, a missing right, a type) stops. See
 //! `postgres/error.rs`.

@@ -84,7 +84,7 @@ fn unknown(plan: &SinkPlan) -> Error {
 }
 
 /// A required path option, relative to `base`.
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "jsonl")), allow(dead_code))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "jsonl")), allow(dead_code))]
 pub(crate) fn path_option(plan: &SinkPlan, base: &Path) -> Result<PathBuf> {
     match plan.options.text("path") {
         None => Err(Error::definite(

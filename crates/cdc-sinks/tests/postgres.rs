@@ -187,7 +187,7 @@ fn everything() -> Vec<(ColumnType, Vec<Value<'static>>, &'static str)> {
         ),
         (
             ColumnType::Float { unsigned: false },
-            vec![Value::Float(1.401_298_5e-45), Value::Float(f32::MIN_POSITIVE), Value::Float(16_777_216.0)],
+            vec![Value::Float(1e-45), Value::Float(f32::MIN_POSITIVE), Value::Float(16_777_216.0)],
             "1e-45",
         ),
         (

@@ -456,13 +456,15 @@ impl PostgresSink {
         );
         if self.conn()?.run(&sql).map_err(|e| failed(&e))? == 0 {
             let held = read_progress(self.conn()?, &claim.job, "ROLLBACK; ", errors)?;
-            return match held {
-                Some(held) if held.epoch == claim.epoch => Err(Error::transient(
-                    codes::TARGET_WRITE,
-                    format!("{}: its tick is {} and not {from}", errors.target(), held.tick),
-                )),
-                held => Err(self.fenced(held.as_ref())),
-            };
+            return Err(match held {
+                Some(held) if held.epoch == claim.epoch => Error::definite(
+                    codes::TARGET_PROGRESS,
+                    format!("{PROGRESS} of {} says tick {} and not {from}", errors.target(), held.tick),
+                )
+                .note("somebody else has changed our row there")
+                .help("start again: it goes on from where the target says it stands, if the state folder has it"),
+                held => self.fenced(held.as_ref()),
+            });
         }
         self.open = false;
         let Err(e) = self.conn()?.run("COMMIT") else { return Ok(next) };

@@ -48,6 +48,8 @@ const MOST_BYTES: usize = 8 << 20;
 const COPY_ROWS: usize = 50;
 /// Upserts from which a staging table pays for its statements.
 const STAGED_ROWS: usize = 500;
+/// Prepared statements by the columns that are there.
+const MASKS: usize = 200;
 /// Batches that are merged after a COPY that met a row that was there.
 const PAUSE: u32 = 16;
 
@@ -572,6 +574,7 @@ impl Writer {
         let key = self.table.key.clone();
         let set: Vec<usize> = (0..self.columns.len()).filter(|i| mask[*i]).collect();
         let sent: Vec<usize> = key.iter().chain(&set).copied().collect();
+        self.forget_masks();
         let statement = match self.by_mask.get(mask) {
             Some(statement) => statement.clone(),
             None => {
@@ -629,6 +632,13 @@ impl Writer {
 
     // ---- tables without key
 
+    /// Statements that are not held are closed at the server: of wide tables there may be very many.
+    fn forget_masks(&mut self) {
+        if self.by_mask.len() > MASKS {
+            self.by_mask.clear();
+        }
+    }
+
     /// Deletes as many of each row as is said.
     fn take_away(&mut self, conn: &Conn, rows: &[(Row, u64)], errors: Errors<'_>) -> Result<(), Error> {
         // By the columns that are not NULL: with those known a condition can be one that an index serves.
@@ -652,6 +662,7 @@ impl Writer {
     /// Deletes rows that are NULL in the same columns; how many of each went.
     fn take_like(&mut self, conn: &Conn, mask: &[bool], rows: &[&(Row, u64)]) -> Result<Vec<u64>, Refusal> {
         let all: Vec<usize> = (0..self.columns.len()).collect();
+        self.forget_masks();
         let statement = match self.by_mask.get(mask) {
             Some(statement) => statement.clone(),
             None => {
