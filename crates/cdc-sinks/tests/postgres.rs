@@ -269,7 +269,7 @@ fn everything() -> Vec<(ColumnType, Vec<Value<'static>>, &'static str)> {
         ),
         (
             ColumnType::Text { size: LobSize::Long, charset: charset.clone() },
-            vec![text("NULL"), text(&"x".repeat(100_000)), Value::Null],
+            vec![text("NULL"), text(&"x".repeat(20_000)), Value::Null],
             "NULL",
         ),
         (
@@ -368,8 +368,8 @@ fn every_type_comes_back_as_it_went_in() {
     let printed = |case: &common::postgres::Case<'_>, i: usize| {
         case.sql(&format!("SELECT c{i} FROM types WHERE c0 = 1")).join("\n")
     };
-    // By COPY, which takes many rows, and by a statement.
-    for copies in [1, 40] {
+    // By a statement; by COPY, and the updates by a staging table.
+    for copies in [1, 170] {
         let case = target.case();
         let mut sink = case.claimed();
         sink.prepare(&table).unwrap();
@@ -829,4 +829,61 @@ fn triggers_of_the_target_count_each_write_once() {
     sink.commit(3, &binding(3)).unwrap();
     case.equal(&table, &many);
     assert_eq!(case.sql("SELECT what, count(*) FROM log GROUP BY 1 ORDER BY 1"), ["INSERT|199", "UPDATE|1"]);
+}
+
+#[test]
+fn many_updates_go_through_a_staging_table_or_without_one() {
+    let target = Target::start();
+    let case = target.case();
+    let table = orders();
+    let updates = |tick, from: i64, n: i64, note: &str| {
+        let mut batch = upserts(&table, tick, &(from..from + n).map(|i| order(i, note)).collect::<Vec<_>>());
+        batch.changes.iter_mut().for_each(|c| c.source_op = Op::Update);
+        batch
+    };
+    let notes = |case: &common::postgres::Case<'_>| {
+        case.sql("SELECT note, count(*) FROM orders GROUP BY 1 ORDER BY 1")
+    };
+    let mut sink = case.claimed();
+    sink.prepare(&table).unwrap();
+    // more than wait at most: several parts in one transaction
+    sink.write(&updates(1, 0, 21_000, "a")).unwrap();
+    sink.write(&updates(1, 20_000, 25_000, "b")).unwrap();
+    sink.commit(1, &binding(1)).unwrap();
+    assert_eq!(notes(&case), ["a|20000", "b|25000"]);
+    // given up, and again; under another shape; with the table there from before
+    sink.write(&updates(2, 0, 21_000, "c")).unwrap();
+    sink.rollback();
+    sink.write(&updates(2, 0, 700, "d")).unwrap();
+    sink.commit(2, &binding(2)).unwrap();
+    let add = TargetSchemaChange::AddColumn {
+        table: "orders".into(),
+        column: Column::new("x", int()),
+        implicit: false,
+    };
+    sink.apply(&add).unwrap();
+    let columns = [table.schema.columns.clone(), vec![Column::new("x", int())]].concat();
+    let wider = common::table("orders", columns, &[0]);
+    let rows: Vec<Row> = (0..600).map(|i| Row::pack([Value::Int(i), text("e"), Value::Int(i)])).collect();
+    let mut batch = upserts(&wider, 3, &rows);
+    batch.changes.iter_mut().for_each(|c| c.source_op = Op::Update);
+    sink.prepare(&wider).unwrap();
+    sink.write(&batch).unwrap();
+    sink.commit(3, &binding(3)).unwrap();
+    assert_eq!(notes(&case), ["a|19300", "b|25000", "d|100", "e|600"]);
+    // a row that is refused among them is found
+    case.sql("ALTER TABLE orders ADD CHECK (note <> 'no' OR id <> 650)");
+    let refusal = sink.write(&updates(4, 0, 900, "no")).and_then(|()| sink.commit(4, &binding(4)));
+    refused(refusal, codes::TARGET_WRITE, &["key (650)", "check constraint"]);
+    // an account that may not make temporary tables
+    target
+        .server
+        .admin("REVOKE TEMP ON DATABASE dw FROM PUBLIC; REVOKE TEMP ON DATABASE dw FROM cdc")
+        .unwrap();
+    let mut sink = case.sink();
+    sink.claim(&job("without")).unwrap();
+    sink.prepare(&table).unwrap();
+    sink.write(&updates(4, 0, 600, "f")).unwrap();
+    sink.commit(4, &binding(4)).unwrap();
+    assert_eq!(notes(&case), ["a|19300", "b|25000", "d|100", "f|600"]);
 }

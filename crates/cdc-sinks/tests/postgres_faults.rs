@@ -244,8 +244,17 @@ fn a_server_that_restarts_or_crashes_is_waited_for() {
 
 #[test]
 fn a_target_that_is_locked_deadlocked_read_only_or_full_is_tried_again() {
-    let target = Target::start();
+    // looked for once, so long after a wait has begun: theirs has begun by then
+    let target = Target::with(PostgresOptions::default().with("deadlock_timeout=3s"));
     let case = target.case();
+    let locked = |mode: &str| {
+        let sql = format!(
+            "SELECT count(*) FROM pg_locks WHERE relation = 'other'::regclass AND granted AND mode = '{mode}'"
+        );
+        while case.sql(&sql) == ["0"] {
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
     let mut sink = case.claimed();
     let other =
         table("other", vec![Column::new("id", int()).not_null(), Column::new("note", varchar())], &[0]);
@@ -258,10 +267,10 @@ fn a_target_that_is_locked_deadlocked_read_only_or_full_is_tried_again() {
         let theirs = scope.spawn(|| {
             target.server.admin(&format!(
                 "SET deadlock_timeout = '20s'; SET search_path = \"{schema}\"; BEGIN; UPDATE other SET note = 'theirs';
-                 SELECT pg_sleep(0.5); UPDATE orders SET note = 'theirs'; COMMIT"
+                 SELECT pg_sleep(1.5); UPDATE orders SET note = 'theirs'; COMMIT"
             ))
         });
-        thread::sleep(Duration::from_millis(200));
+        locked("RowExclusiveLock");
         let errors = commit(&mut *sink, 2, &both(2));
         theirs.join().unwrap().unwrap();
         errors
@@ -274,8 +283,8 @@ fn a_target_that_is_locked_deadlocked_read_only_or_full_is_tried_again() {
 
     // a lock
     let held = thread::scope(|scope| {
-        let theirs = scope.spawn(|| case.sql("BEGIN; LOCK TABLE other; SELECT pg_sleep(11); COMMIT"));
-        thread::sleep(Duration::from_millis(300));
+        let theirs = scope.spawn(|| case.sql("BEGIN; LOCK TABLE other; SELECT pg_sleep(13); COMMIT"));
+        locked("AccessExclusiveLock");
         let errors = commit(&mut *sink, 3, &both(3));
         theirs.join().unwrap();
         errors

@@ -364,7 +364,7 @@ impl Change<'_> {
         if now == names {
             return Ok(());
         }
-        for unique in &found.uniques {
+        if let Some(unique) = found.key() {
             self.run(&unique.dropping(&found.full, self.schema))
                 .map_err(|e| with_help(e, "a foreign key of the target needs the key; drop that first"))?;
         }

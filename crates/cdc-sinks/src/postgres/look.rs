@@ -26,7 +26,7 @@ pub(crate) struct Found {
     rules: bool,
     row_security: bool,
     pub(crate) columns: Vec<FoundColumn>,
-    pub(crate) uniques: Vec<Unique>,
+    uniques: Vec<Unique>,
 }
 
 #[derive(Debug, Clone)]
