@@ -66,7 +66,7 @@
 //!
 //! # What waits and what stops
 //!
-//! A lock that another program holds is waited for ten seconds, then the error says so and the committer tries
+//! A lock that another program holds is waited for as long as option `lock_timeout` says, then the error says so and the committer tries
 //! again; likewise with a deadlock, a server that restarts, has no connection left, no room on its disk, or is read-only
 //! for a moment. What the data or the set-up causes (a constraint, a missing right, a type) stops. See
 //! `postgres/error.rs`.
@@ -93,6 +93,3 @@ pub use sink::PostgresSink;
 const PROGRESS: &str = "_cdc_progress";
 /// Which tables they write.
 const TABLES: &str = "_cdc_tables";
-
-/// Seconds that the server waits for a lock before it says that there is one.
-const LOCK_SECONDS: u64 = 10;

@@ -282,8 +282,12 @@ fn a_target_that_is_locked_deadlocked_read_only_or_full_is_tried_again() {
     assert_eq!(case.sql("SELECT note FROM orders UNION ALL SELECT note FROM other"), ["x", "2"]);
 
     // a lock
+    let mut plan = case.plan();
+    plan.options.0.insert("lock_timeout".into(), cdc_core::plan::OptionValue::Duration(1000));
+    let mut sink = cdc_sinks::open(&plan, std::path::Path::new(".")).unwrap();
+    sink.claim(&job("run 2")).unwrap();
     let held = thread::scope(|scope| {
-        let theirs = scope.spawn(|| case.sql("BEGIN; LOCK TABLE other; SELECT pg_sleep(13); COMMIT"));
+        let theirs = scope.spawn(|| case.sql("BEGIN; LOCK TABLE other; SELECT pg_sleep(3); COMMIT"));
         locked("AccessExclusiveLock");
         let errors = commit(&mut *sink, 3, &both(3));
         theirs.join().unwrap();

@@ -11,7 +11,7 @@
 use super::error::{Errors, Pg};
 use super::options::{PostgresOptions, Tls};
 use super::sql::{literal, quote};
-use super::{LOCK_SECONDS, tls};
+use super::tls;
 use cdc_core::{Error, Result, codes};
 use futures_util::SinkExt;
 use std::future::Future;
@@ -121,7 +121,7 @@ impl Conn {
         };
         let mut conn = Conn { client, can_stage: false };
         let rows = conn
-            .rows(&session(&options.schema))
+            .rows(&session(options))
             .map_err(|e| errors.of(codes::TARGET_OPEN, "setting the session up", &e))?;
         let text = |i: usize| rows.last().and_then(|r| r.get(i)?.as_deref()).unwrap_or_default();
         conn.can_stage = text(0) == "t";
@@ -282,12 +282,15 @@ fn wait<F: Future>(future: F) -> F::Output {
 /// What every session begins with, and what it is asked. Statements are planned anew for their values: a plan that was
 /// made when the table was empty would read all of it for each key, for ever. Functions and operators of extensions
 /// (citext) are usually in "public".
-fn session(schema: &str) -> String {
+fn session(options: &PostgresOptions) -> String {
+    let schema = options.schema.as_str();
+    // 0 would be for ever
+    let lock_timeout = options.lock_timeout.as_millis().clamp(1, 86_400_000);
     let path = if schema == "public" { quote(schema) } else { format!("{}, public", quote(schema)) };
     format!(
         "SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres'; SET timezone = 'GMT'; SET extra_float_digits = 1;
          SET bytea_output = 'hex'; SET standard_conforming_strings = on; SET client_min_messages = warning;
-         SET plan_cache_mode = force_custom_plan; SET jit = off; SET lock_timeout = '{LOCK_SECONDS}s';
+         SET plan_cache_mode = force_custom_plan; SET jit = off; SET lock_timeout = {lock_timeout};
          SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed';
          SET search_path = {path};
          SELECT has_database_privilege(current_database(), 'TEMP'), current_setting('server_encoding'),

@@ -4,7 +4,6 @@
 //! state passes, and is tried again: a connection that broke, a lock, a deadlock, a restart, no connection left, no
 //! room, read-only. What lies in the data, the account or the tables does not.
 
-use super::LOCK_SECONDS;
 use super::options::PostgresOptions;
 use super::sql::quote;
 use cdc_core::{Code, Error, codes};
@@ -36,7 +35,7 @@ impl Errors<'_> {
         let state = db.code().code();
         match (&state[..2], state) {
             (_, "55P03") => Error::transient(codes::TARGET_BUSY, format!("{target}: a lock is held by another session"))
-                .note(format!("{doing}: waited {LOCK_SECONDS} s: {message}"))
+                .note(format!("{doing}: waited {:?}: {message}", self.0.lock_timeout))
                 .help("who holds it: SELECT pid, application_name, state, query FROM pg_stat_activity WHERE pid = ANY (SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity);"),
             (_, "40001" | "40P01") => transient(codes::TARGET_BUSY, "a deadlock with another session")
                 .help("nothing was written; it is tried again"),

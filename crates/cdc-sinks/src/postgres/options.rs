@@ -73,6 +73,14 @@ pub fn descriptor() -> ConnectorDescriptor {
             ),
             usually(
                 "10s",
+                option(
+                    "lock_timeout",
+                    OptionKind::Duration,
+                    "how long a lock of another session is waited for before that is told and tried again",
+                ),
+            ),
+            usually(
+                "10s",
                 option("connect_timeout", OptionKind::Duration, "how long a connection may take to open"),
             ),
         ],
@@ -155,6 +163,8 @@ pub struct PostgresOptions {
     pub nul: NulPolicy,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
+    /// How long a lock of another session is waited for at a time.
+    pub lock_timeout: Duration,
     /// The url came from the environment: it is not shown.
     pub secret_place: bool,
     /// The account's name came from the environment: it is not shown.
@@ -214,6 +224,7 @@ impl PostgresOptions {
         };
         let path = |name: &str| plan.options.text(name).map(|text| base.join(text));
         let secret = |name: &str| matches!(plan.options.0.get(name), Some(OptionValue::Secret(_)));
+        let duration = |name: &str| Duration::from_millis(plan.options.duration_ms(name).unwrap_or(10_000));
         let options = PostgresOptions {
             host,
             port,
@@ -226,9 +237,8 @@ impl PostgresOptions {
             tls,
             tls_ca: path("tls_ca"),
             nul,
-            connect_timeout: Duration::from_millis(
-                plan.options.duration_ms("connect_timeout").unwrap_or(10_000),
-            ),
+            connect_timeout: duration("connect_timeout"),
+            lock_timeout: duration("lock_timeout"),
             secret_place: secret("url"),
             secret_user: secret("user"),
         };
