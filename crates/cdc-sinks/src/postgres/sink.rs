@@ -173,10 +173,10 @@ impl PostgresSink {
 
     /// Opens a transaction if none is open; true if it did. Stops if another run has claimed the target.
     fn begin(&mut self) -> Result<bool> {
-        let claim = self.claimed()?.clone();
         if self.open && !self.conn()?.is_closed() {
             return Ok(false);
         }
+        let claim = self.claimed()?.clone();
         if self.open {
             self.forget();
             return Err(Error::transient(

@@ -32,7 +32,7 @@
 //!   error, since two keys could become one.
 //! * Dates and times that no calendar has (`0000-00-00`, `2026-02-31`): the source's option `zero_dates` says
 //!   `null` or `text`.
-//! * A value of a gigabyte or more.
+//! * A row of 500 MB or more.
 //!
 //! **Texts.** Every value but bytes goes to the server as the text that the server itself prints for it, cast there to
 //! the column's type. So what is compared, by `verify` and where a table has no key, is the very text that was written;

@@ -44,6 +44,8 @@ use tokio_postgres::types::Type;
 const MOST_ROWS: usize = 20_000;
 /// Bytes of a statement's rows; one larger row goes alone.
 const MOST_BYTES: usize = 8 << 20;
+/// A message to the server or from it has a gigabyte at most, and bytes are written as two digits each.
+const LARGEST_ROW: usize = 500_000_000;
 /// Rows from which COPY pays for its savepoint.
 const COPY_ROWS: usize = 50;
 /// Upserts from which a staging table pays for its statements.
@@ -166,6 +168,15 @@ impl Writer {
                 self.columns.len()
             )));
         }
+        let bytes = change.row.as_ref().unwrap_or(&change.key).as_bytes().len();
+        if bytes > LARGEST_ROW {
+            return Err(Error::definite(
+                codes::TARGET_VALUE,
+                format!("table \"{}\": a row of {bytes} bytes is too large for PostgreSQL", self.table.name),
+            )
+            .note(format!("key: {}", clipped(&format!("{:?}", self.shown_key(change)))))
+            .help("leave its largest column out of the flow"));
+        }
         if !self.table.is_multiset() && change.key.iter().any(|v| v.is_null()) {
             let row = change.row.as_ref().unwrap_or(&change.key);
             return Err(Error::definite(
@@ -176,6 +187,11 @@ impl Writer {
             .help("choose another key for the flow: key (..)"));
         }
         Ok(())
+    }
+
+    /// What tells a row from others in a message; of a table without key, its beginning.
+    fn shown_key(&self, change: &TargetChange) -> Row {
+        if self.table.is_multiset() { Row::pack(change.key.iter().take(1)) } else { change.key.clone() }
     }
 
     /// Writes what has waited into the open transaction.
