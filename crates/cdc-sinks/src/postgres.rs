@@ -66,10 +66,10 @@
 //!
 //! # What waits and what stops
 //!
-//! A lock that another program holds is waited for as long as option `lock_timeout` says, then the error says so and the committer tries
-//! again; likewise with a deadlock, a server that restarts, has no connection left, no room on its disk, or is read-only
-//! for a moment. What the data or the set-up causes (a constraint, a missing right, a type) stops. See
-//! `postgres/error.rs`.
+//! A lock that another program holds is waited for as long as option `lock_timeout` says, then the error says so and
+//! the committer tries again; likewise with a deadlock, a server that restarts, has no connection left, no room on
+//! its disk, or is read-only for a moment. What the data or the set-up causes (a constraint, a missing right, a type)
+//! stops. See `postgres/error.rs`.
 
 mod array;
 mod conn;

@@ -92,8 +92,8 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
         twice(&mut *sink, &Change::DropColumn { table: "orders".into(), column: "flag".into() });
         tick += 1;
     }
-    // NOT NULL without a default reads the implicit one; in mode lenient the column may hold NULL at the target, and the
-    // rows read the source's default all the same.
+    // NOT NULL without a default reads the implicit one; in mode lenient the column may hold NULL at the target, and
+    // the rows read the source's default all the same.
     for column in [Column::new("flag", int()).not_null(), Column::new("flag", int())] {
         let change = Change::AddColumn { table: "orders".into(), implicit: true, column };
         twice(&mut *sink, &change);

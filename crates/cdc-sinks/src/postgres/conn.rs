@@ -1,8 +1,9 @@
 //! The connection to the server.
 //!
 //! The client library is asynchronous and `Sink` is not. So each connection is driven by a small runtime on a thread
-//! of its own, and a caller waits with its own thread parked. (A runtime inside the caller's thread would forbid callers
-//! that have one already, and would serve the connection only during calls.) The thread ends with its connection.
+//! of its own, and a caller waits with its own thread parked. (A runtime inside the caller's thread would forbid
+//! callers that have one already, and would serve the connection only during calls.) The thread ends with its
+//! connection.
 //!
 //! A session begins with settings that decide how values read and print: what the server, the database or the account
 //! has for defaults changes no value. They are set after the login and not in it, which poolers refuse. GMT, not UTC:

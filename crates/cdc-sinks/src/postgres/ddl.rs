@@ -96,8 +96,8 @@ impl Change<'_> {
         }
     }
 
-    /// Deletes all rows, or those with these values. Not by TRUNCATE: others read the rows before until the new ones come
-    /// in their place with the commit, and do not wait for it.
+    /// Deletes all rows, or those with these values. Not by TRUNCATE: others read the rows before until the new ones
+    /// come in their place with the commit, and do not wait for it.
     fn remove_rows(&self, table: &str, only: &[(Column, Row)]) -> Result<()> {
         let Some(found) = self.look(table)? else { return Ok(()) };
         if only.is_empty() {

@@ -1,11 +1,12 @@
 //! What a table at the target looks like, and whether it takes the rows of a flow.
 //!
 //! A table that is there before us may be anything. It is taken if every value would come out as it went in and every
-//! key would be one row: a column for each of ours, of a type that keeps our values; no column that insists on a value
-//! that we do not have; one uniqueness rule, and that over our key. A second unique index is refused, because an upsert
-//! could then fail on, or be turned into a change of, another row than the one with our key. Row security that would
-//! hide rows from us is refused, and rules, which would turn our statements into others. Triggers, other indexes, foreign
-//! keys and CHECKs are the user's business: they run, and what refuses a row stops the pipeline with that row.
+//! key would be one row: a column for each of ours, of a type that keeps our values; no column that insists on a
+//! value that we do not have; one uniqueness rule, and that over our key. A second unique index is refused, because
+//! an upsert could then fail on, or be turned into a change of, another row than the one with our key. Row security
+//! that would hide rows from us is refused, and rules, which would turn our statements into others. Triggers, other
+//! indexes, foreign keys and CHECKs are the user's business: they run, and what refuses a row stops the pipeline with
+//! that row.
 
 use super::conn::Conn;
 use super::error::Pg;
@@ -153,8 +154,8 @@ impl Found {
         columns.into_iter().flatten().map(String::as_str).collect()
     }
 
-    /// True if keys of several spellings are one there, so that an upsert may meet a row whose key is spelled in another
-    /// way.
+    /// True if keys of several spellings are one there, so that an upsert may meet a row whose key is spelled in
+    /// another way.
     pub(crate) fn folds_keys(&self) -> bool {
         self.uniques.iter().any(|u| u.folds)
     }

@@ -1,9 +1,9 @@
 //! Changes that wait to be written: the last one of each key.
 //!
 //! What is written between two commits becomes visible at once, so of several changes of one key only the last one is
-//! seen by anybody. Ticks are often small, and a round trip to the server costs as much as some hundred rows: so changes of
-//! several ticks wait here and go together, until they are many, a commit or a schema change is due. A table without
-//! key keeps for each row how many times more, or less, it is there.
+//! seen by anybody. Ticks are often small, and a round trip to the server costs as much as some hundred rows: so
+//! changes of several ticks wait here and go together, until they are many, a commit or a schema change is due. A
+//! table without key keeps for each row how many times more, or less, it is there.
 //!
 //! Deletes go first when they are written. Under a key of the target that does not tell letter case apart, upsert 'A'
 //! and then delete 'a' would leave no row. With one change per key the order among them is free otherwise.

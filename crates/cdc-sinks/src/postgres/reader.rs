@@ -1,7 +1,8 @@
 //! Reads a target back, for `cdc verify`. Never writes, and holds no transaction between calls.
 //!
-//! A row is compared as the server prints it: the text of each column against the text that the sink writes for the same
-//! value, in one spelling ([`Form::normal`]); so a lost digit is a difference. All rows of a call go in one statement.
+//! A row is compared as the server prints it: the text of each column against the text that the sink writes for the
+//! same value, in one spelling ([`Form::normal`]); so a lost digit is a difference. All rows of a call go in one
+//! statement.
 //!
 //! Of a table without key every column is the key, for reading: `scan_keys` gives whole rows (the two zeros as one).
 

@@ -13,17 +13,17 @@
 //! is taken back and all of them are merged as above; after that the table is merged into for a while before COPY is
 //! tried again.
 //!
-//! **Updates in part.** Where columns of a row are absent, the row is there and keeps them: `UPDATE .. FROM unnest`, the
-//! rows grouped by the columns that they have. Rows that move to another key are read in front of the tick's changes,
-//! since others of them may take their place, and are written as a whole under the new one.
+//! **Updates in part.** Where columns of a row are absent, the row is there and keeps them: `UPDATE .. FROM unnest`,
+//! the rows grouped by the columns that they have. Rows that move to another key are read in front of the tick's
+//! changes, since others of them may take their place, and are written as a whole under the new one.
 //!
 //! **A table without key.** New rows go by COPY. A row that goes is found by the text of all its columns, as the server
 //! prints them (-0 is not 0 then, and a text is no other spelling of it); its place (`ctid`) is deleted. The columns
 //! themselves are compared too, which changes nothing but lets an index help. As many rows go as are to go, and no row
 //! less: one that is not there is an error, the target is not what we left there.
 //!
-//! **A row that the target refuses** fails the statement of thousands that it was in. The statement is then tried again in
-//! a transaction that is given up in any case, in halves, until the row is found.
+//! **A row that the target refuses** fails the statement of thousands that it was in. The statement is then tried
+//! again in a transaction that is given up in any case, in halves, until the row is found.
 
 use super::array::Array;
 use super::conn::{Conn, Raw};
@@ -451,8 +451,8 @@ impl Writer {
 
     // ---- updates in part
 
-    /// Writes the updates in part of one tick: whatever waited is written, and whatever else is in the tick comes after.
-    /// Gives back the rows that move to another key, whole, to be written like any other.
+    /// The rows that updates in part of one tick move to another key, whole, by that key: to be written like any
+    /// other. Whatever waited has been written, and nothing of the tick yet.
     pub(crate) fn read_moving(
         &mut self,
         conn: &Conn,
