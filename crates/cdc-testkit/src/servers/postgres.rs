@@ -202,7 +202,7 @@ impl PostgresInstallation {
 
     /// Fills an empty data folder from the template, which is made first if need be.
     fn fill_datadir(&self, datadir: &Path) -> Result<()> {
-        let name = format!("{}|{}", self.bin.display(), self.version()?);
+        let name = format!("{}|{}|{ACCOUNTS}", self.bin.display(), self.version()?);
         let base = self.base(servers_dir())?;
         let template = base.join(format!(".template-{:016x}", fnv(name.as_bytes())));
         let marker = template.join(".filled");
