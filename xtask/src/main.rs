@@ -24,15 +24,16 @@ usage: cargo xtask TASK
   tidy                which crate depends on which, no stray paths, no large files
   cases               write TESTED.md: which tests show which case of the specification
   demo                copy a shop while it is open, and compare every row: [--rows N] [--keep]
-                      [--server mysql|mariadb|mariadb-11.8] [--cdc PROGRAM] [--pipeline FILE]
+                      [--server mysql|mariadb|mariadb-11.8] [--target sqlite|postgres] [--cdc PROGRAM]
+                      [--pipeline FILE]
   bench               speed against the server's own programs, into target/bench: [--quick]
                       [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
                       [--only NAME] [--cdc PROGRAM]
   soak --source       copy under everything at once, kills and crashes included, and compare every row:
                       [--minutes N] [--seed N] [--server mysql|mariadb-10.11|mariadb-11.8]
                       [--workers N] [--cdc PROGRAM] [--keep] [--known-defects]
-  servers             fetch MySQL and MariaDB servers into target/servers (Debian), or find them:
-                      [mysql] [mariadb-10.11] [mariadb-11.8]
+  servers             fetch MySQL, MariaDB and PostgreSQL servers into target/servers (Debian), or find
+                      them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]
   servers up          run one until Ctrl-C: [--kind SERVER] [--port N] [--datadir DIR]
 ";
 

@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: real MySQL and MariaDB servers for the tests, without installing anything.
+//! `cargo xtask servers`: real MySQL, MariaDB and PostgreSQL servers for the tests, without installing anything.
 //!
 //! On Debian and its kin, the packages of a server and of every library it needs, libc included, are
 //! fetched through apt into a folder of `target/servers` and run from there through their own dynamic
@@ -13,10 +13,11 @@
 //! | MySQL 9.7 | `mysql97` | sid | `MYSQLD` |
 //! | MariaDB 10.11 | `mariadb1011` | bookworm | `MARIADBD_1011` |
 //! | MariaDB 11.8 | `mariadb118` | trixie | `MARIADBD_118` |
+//! | PostgreSQL 17 | `postgres17` | trixie | `POSTGRES` (15 or later) |
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `MYSQLD`, `MARIADBD_1011`, `MARIADBD_118` | the path of a server program to use instead |
+//! | `MYSQLD`, `MARIADBD_1011`, `MARIADBD_118`, `POSTGRES` | the path of a server program to use instead |
 //! | `DEB_MIRROR` | the Debian mirror (default: the one this host's apt uses) |
 //! | `DEB_SECURITY` | the mirror of Debian's security corrections (default: likewise) |
 //! | `DEB_KEYRING` | the keyring that must verify both (default: Debian's) |
@@ -29,7 +30,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use cdc_testkit::servers::{Installation, Server, ServerKind, ServerOptions, on_path, servers_dir};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions, on_path, servers_dir};
+
+pub use recipe::Wanted;
 
 use crate::{args::Args, say};
 
@@ -38,18 +41,17 @@ pub fn main(args: &mut Args) -> Result<()> {
     if args.word("up") {
         return up(args);
     }
-    let mut kinds = Vec::new();
+    let mut servers: Vec<Wanted> = Vec::new();
     while let Some(name) = args.next() {
-        kinds.push(name.parse()?);
+        servers.push(name.parse()?);
     }
-    if kinds.is_empty() {
-        kinds.extend(ServerKind::ALL);
+    if servers.is_empty() {
+        servers = Wanted::all();
     }
     let start = Instant::now();
-    ensure_each(&kinds)?;
-    for kind in kinds {
-        let installation = Installation::find(kind)?;
-        say!("{kind}: {}: {}", installation.server().display(), installation.version()?);
+    ensure_each(&servers)?;
+    for server in servers {
+        say!("{server}: {}", server.find()?);
     }
     say!("ready in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
@@ -57,23 +59,28 @@ pub fn main(args: &mut Args) -> Result<()> {
 
 /// Makes sure that [`Server::start`] finds this server, fetching it if need be.
 pub fn ensure(kind: ServerKind) -> Result<()> {
-    ensure_each(&[kind])
+    ensure_each(&[Wanted::Source(kind)])
+}
+
+/// The same for PostgreSQL.
+pub fn ensure_postgres() -> Result<()> {
+    ensure_each(&[Wanted::Postgres])
 }
 
 /// [`ensure`] for every server that the tests use.
 pub fn ensure_all() -> Result<()> {
-    ensure_each(&ServerKind::ALL)
+    ensure_each(&Wanted::all())
 }
 
 /// Tries all before it fails, so that one reading of the advice is enough.
-fn ensure_each(kinds: &[ServerKind]) -> Result<()> {
+fn ensure_each(servers: &[Wanted]) -> Result<()> {
     let mut failures = Vec::new();
-    for kind in kinds {
+    for server in servers {
         // what a person names is used, or is wrong
-        if std::env::var_os(kind.variable()).is_some_and(|path| !path.is_empty()) {
-            Installation::find(*kind)?;
-        } else if let Err(error) = fetch_or_find(*kind) {
-            failures.push(format!("no {kind}: {error:#}"));
+        if std::env::var_os(server.variable()).is_some_and(|path| !path.is_empty()) {
+            server.find()?;
+        } else if let Err(error) = fetch_or_find(*server) {
+            failures.push(format!("no {server}: {error:#}"));
         }
     }
     if failures.is_empty() {
@@ -82,15 +89,16 @@ fn ensure_each(kinds: &[ServerKind]) -> Result<()> {
     bail!("{}\n\n{}", failures.join("\n"), advice())
 }
 
-fn fetch_or_find(kind: ServerKind) -> Result<()> {
-    let prefix = servers_dir().join(kind.folder());
-    if fetch::is_complete(kind, &prefix) {
+fn fetch_or_find(server: Wanted) -> Result<()> {
+    let prefix = servers_dir().join(server.folder());
+    if fetch::is_complete(server, &prefix) {
         return Ok(());
     }
-    let fetched = if apt::is_here() { fetch::fetch(kind, &prefix) } else { Err(anyhow!("apt is not here")) };
+    let fetched =
+        if apt::is_here() { fetch::fetch(server, &prefix) } else { Err(anyhow!("apt is not here")) };
     let Err(error) = fetched else { return Ok(()) };
-    let Ok(installation) = Installation::find(kind) else { return Err(error) };
-    say!("{kind}: using {} ({error:#})", installation.server().display());
+    let Ok(found) = server.find() else { return Err(error) };
+    say!("{server}: using {found} ({error:#})");
     Ok(())
 }
 
@@ -118,12 +126,13 @@ fn advice() -> String {
         "MariaDB's own archives for Linux, of 10.11 and of 11.8, unpacked anywhere"
     };
     format!(
-        "help: the tests run against real servers, a MySQL and two MariaDB; on Debian `cargo xtask servers`\n\
+        "help: the tests run against real servers, a MySQL, two MariaDB and a PostgreSQL; on Debian `cargo xtask servers`\n\
          fetches them; here, install\n  \
          MySQL: {mysql}\n  \
-         MariaDB: {mariadb}\n\
-         then put `mysqld` and `mariadbd` on PATH, or set MYSQLD=, MARIADBD_1011= and MARIADBD_118= to their\n\
-         paths (their clients are looked for beside them)\n\
+         MariaDB: {mariadb}\n  \
+         PostgreSQL: your system's package of its server, 15 or later\n\
+         then put `mysqld`, `mariadbd` and `postgres` on PATH, or set MYSQLD=, MARIADBD_1011=, MARIADBD_118= and\n\
+         POSTGRES= to their paths (their clients are looked for beside them)\n\
          no server need run: each test starts its own, in a folder of its own"
     )
 }

@@ -156,3 +156,78 @@ fn feeds_and_null() {
         println!("{:?}", sink.summary());
     }
 }
+
+/// Against the server's own COPY of the same rows, and against a staging table.
+#[test]
+#[ignore = "a measurement"]
+fn postgres_rates() {
+    use cdc_core::event::Op;
+    use std::fmt::Write;
+    let target = postgres::Target::start();
+    let n = 200_000;
+    for (name, key) in [("ascending", false), ("scattered", true)] {
+        let case = target.case();
+        let table = narrow("t", bigint(false));
+        let all = rows(0, n, &|i| Value::Int(if key { scramble(i) as i64 } else { i as i64 }));
+        let line = |row: &Row| {
+            let mut line = String::new();
+            for (i, value) in row.iter().enumerate() {
+                let end = if i == 3 { '\n' } else { '\t' };
+                match value {
+                    Value::Int(v) => write!(line, "{v}{end}").unwrap(),
+                    Value::Text(v) => write!(line, "{v}{end}").unwrap(),
+                    _ => unreachable!(),
+                }
+            }
+            line
+        };
+        case.sql("CREATE TABLE own (id bigint PRIMARY KEY, k int, c text, pad text)");
+        let schema = &case.schema;
+        let script = |before: &str, copy: &str, after: &str| {
+            let mut script = format!("SET search_path = \"{schema}\";\n{before}\n");
+            for part in all.chunks(8000) {
+                write!(script, "BEGIN;\nCOPY {copy} FROM STDIN;\n").unwrap();
+                part.iter().for_each(|row| script.push_str(&line(row)));
+                write!(script, "\\.\n{after}\nCOMMIT;\n").unwrap();
+            }
+            script
+        };
+        let own = script("", "own", "");
+        report(&format!("the server's own COPY, {name}"), n, || drop(target.server.sql(&own).unwrap()));
+        let staged = script(
+            "CREATE TEMP TABLE staging (LIKE own) ON COMMIT DELETE ROWS;",
+            "staging",
+            "INSERT INTO own SELECT * FROM staging ON CONFLICT (id) DO UPDATE SET k = excluded.k, c = excluded.c, pad = excluded.pad;",
+        );
+        report(&format!("COPY to staging and merge, {name}"), n, || {
+            drop(target.server.sql(&staged).unwrap())
+        });
+        let mut sink = case.claimed();
+        sink.prepare(&table).unwrap();
+        let mut tick = 0;
+        let mut write = |op: Op, rows: &[Row], per_commit: usize| {
+            for part in rows.chunks(per_commit) {
+                tick += 1;
+                let mut batch = upserts(&table, tick, part);
+                batch.changes.iter_mut().for_each(|c| c.source_op = op);
+                sink.write(&batch).unwrap();
+                sink.commit(tick, &binding(tick)).unwrap();
+            }
+        };
+        report(&format!("new rows, {name}"), n, || write(Op::Read, &all, 8000));
+        report(&format!("updates, {name}"), n, || write(Op::Update, &all, 8000));
+        report(&format!("rows that are there already, {name}"), n, || write(Op::Read, &all, 8000));
+        report(&format!("updates, a commit each 10, {name}"), 20_000, || {
+            write(Op::Update, &all[..20_000], 10)
+        });
+        report(&format!("updates, a commit each, {name}"), 2_000, || write(Op::Update, &all[..2_000], 1));
+        report(&format!("deletes, {name}"), n, || {
+            for part in all.chunks(8000) {
+                tick += 1;
+                let gone = part.iter().map(|row| delete(tick, key_of(&table, row))).collect();
+                sink.write(&batch(&table, gone)).unwrap();
+                sink.commit(tick, &binding(tick)).unwrap();
+            }
+        });
+    }
+}

@@ -36,6 +36,7 @@
 mod dialect;
 mod installation;
 mod kind;
+pub mod postgres;
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

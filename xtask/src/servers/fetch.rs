@@ -9,10 +9,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use cdc_testkit::servers::{ServerKind, lock, remove_dir, run, workspace_dir};
+use cdc_testkit::servers::{lock, remove_dir, workspace_dir};
 
 use super::apt::Apt;
-use super::recipe::{self, Recipe};
+use super::recipe::{Recipe, Wanted};
 use crate::say;
 
 /// What a test server never reads, two thirds of the whole.
@@ -35,30 +35,23 @@ const UNUSED: &[&str] = &[
 ];
 
 /// Whether a server was fetched whole, and runs.
-pub fn is_complete(kind: ServerKind, prefix: &Path) -> bool {
-    prefix.join(".complete").exists() && shows_version(kind, prefix).is_ok()
-}
-
-fn shows_version(kind: ServerKind, prefix: &Path) -> Result<()> {
-    let version =
-        run(Command::new(prefix.join("bin").join(kind.program())).args(["--no-defaults", "--version"]))?;
-    ensure!(kind.accepts(&version), "{kind} is wanted, and this is another: {version}");
-    Ok(())
+pub fn is_complete(server: Wanted, prefix: &Path) -> bool {
+    prefix.join(".complete").exists() && server.ensure_runs(prefix).is_ok()
 }
 
 /// Fetches a server into a folder.
-pub fn fetch(kind: ServerKind, prefix: &Path) -> Result<()> {
-    let recipe = recipe::of(kind).with_context(|| format!("Debian has no {kind}"))?;
+pub fn fetch(server: Wanted, prefix: &Path) -> Result<()> {
+    let recipe = server.recipe().with_context(|| format!("Debian has no {server}"))?;
     let start = Instant::now();
     let folder = prefix.parent().context("the prefix has no folder")?;
     fs::create_dir_all(folder)?;
     // one fetch at a time; whoever waited finds it done
     let _lock = lock(&prefix.with_extension("lock"))?;
-    if is_complete(kind, prefix) {
+    if is_complete(server, prefix) {
         return Ok(());
     }
     let (suite, megabytes) = (recipe.suite, recipe.megabytes);
-    say!("fetching {kind} from Debian {suite} into {} (once, about {megabytes} MB)", short(prefix));
+    say!("fetching {server} from Debian {suite} into {} (once, about {megabytes} MB)", short(prefix));
     let partial = prefix.with_extension("partial");
     remove_dir(&partial)?;
     fs::create_dir_all(&partial)?;
@@ -69,7 +62,7 @@ pub fn fetch(kind: ServerKind, prefix: &Path) -> Result<()> {
         write_launcher(&recipe, &partial, program)?;
     }
     remove_dir(&partial.join(".apt"))?;
-    shows_version(kind, &partial)?;
+    server.ensure_runs(&partial)?;
     fs::write(partial.join(".complete"), format!("{suite}\n"))?;
     remove_dir(prefix)?;
     fs::rename(&partial, prefix)?;
@@ -168,7 +161,7 @@ fn missing_libraries(recipe: &Recipe, prefix: &Path) -> Result<BTreeSet<String>>
 }
 
 fn prune(recipe: &Recipe, prefix: &Path) -> Result<()> {
-    for dir in UNUSED {
+    for dir in UNUSED.iter().chain(recipe.unused) {
         remove_dir(&prefix.join(dir))?;
     }
     // error messages in other languages
@@ -212,22 +205,35 @@ fn write_launcher(recipe: &Recipe, prefix: &Path, program: &str) -> Result<()> {
     let loader = loader(prefix)?;
     let libraries: Vec<String> =
         library_dirs(prefix)?.iter().map(|dir| format!("$home/{}", dir.display())).collect();
+    let bin = prefix.join("bin");
+    fs::create_dir_all(&bin)?;
+    let name = Path::new(program).file_name().context("a program without a name")?;
+    let plain = bin.join(name);
+    let (path, folder, target) = if recipe.in_place {
+        let folder = Path::new(program).parent().context("a program without a folder")?;
+        let target = format!("{program}.bin");
+        fs::rename(prefix.join(program), prefix.join(&target))?;
+        std::os::unix::fs::symlink(Path::new("..").join(program), &plain)?;
+        (prefix.join(program), folder.display().to_string(), target)
+    } else {
+        (plain, "bin".to_owned(), program.to_owned())
+    };
+    let plugins = match recipe.client_plugins {
+        Some((variable, _)) => {
+            format!("export {variable}=\"$home/{}\"\n", client_plugins(recipe, prefix)?.display())
+        }
+        None => String::new(),
+    };
     let text = format!(
         "#!/bin/sh\n\
          # runs {program} of this folder with the libraries of this folder only\n\
          home=$(readlink -f -- \"$0\")\n\
-         home=${{home%/bin/*}}\n\
-         export {}=\"$home/{}\"\n\
-         exec \"$home/{}\" --inhibit-cache --library-path \"{}\" \"$home/{program}\" \"$@\"\n",
-        recipe.plugin_variable,
-        client_plugins(recipe, prefix)?.display(),
+         home=${{home%/{folder}/*}}\n\
+         {plugins}\
+         exec \"$home/{}\" --inhibit-cache --library-path \"{}\" \"$home/{target}\" \"$@\"\n",
         loader.display(),
         libraries.join(":"),
     );
-    let bin = prefix.join("bin");
-    fs::create_dir_all(&bin)?;
-    let name = Path::new(program).file_name().context("a program without a name")?;
-    let path = bin.join(name);
     fs::write(&path, text)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     Ok(())
@@ -237,9 +243,10 @@ fn write_launcher(recipe: &Recipe, prefix: &Path, program: &str) -> Result<()> {
 fn client_plugins(recipe: &Recipe, prefix: &Path) -> Result<PathBuf> {
     let mut dirs = vec![PathBuf::from("usr/lib")];
     dirs.extend(library_dirs(prefix)?);
-    let plugins = dirs.into_iter().map(|dir| dir.join(recipe.client_plugins));
+    let wanted = recipe.client_plugins.map_or("", |(_, folder)| folder);
+    let plugins = dirs.into_iter().map(|dir| dir.join(wanted));
     let found = plugins.into_iter().find(|dir| prefix.join(dir).is_dir());
-    found.with_context(|| format!("the packages hold no {}", recipe.client_plugins))
+    found.with_context(|| format!("the packages hold no {wanted}"))
 }
 
 fn join(names: &BTreeSet<String>) -> String {

@@ -1,6 +1,109 @@
 //! What is fetched for each server, and from which suite of Debian.
 
-use cdc_testkit::servers::ServerKind;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+use std::str::FromStr;
+
+use anyhow::{Error, Result, bail, ensure};
+use cdc_testkit::servers::postgres::{self, PostgresInstallation};
+use cdc_testkit::servers::{Installation, ServerKind, run};
+
+/// A server that the tests use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A source.
+    Source(ServerKind),
+    /// A target only.
+    Postgres,
+}
+
+impl Wanted {
+    /// Every server.
+    pub fn all() -> Vec<Wanted> {
+        ServerKind::ALL.into_iter().map(Wanted::Source).chain([Wanted::Postgres]).collect()
+    }
+
+    /// The environment variable that names the server program.
+    pub fn variable(self) -> &'static str {
+        match self {
+            Wanted::Source(kind) => kind.variable(),
+            Wanted::Postgres => postgres::VARIABLE,
+        }
+    }
+
+    /// The folder under `target/servers` into which it is put.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Wanted::Source(kind) => kind.folder(),
+            Wanted::Postgres => postgres::FOLDER,
+        }
+    }
+
+    /// What was fetched into this folder runs, and is what is wanted.
+    pub fn ensure_runs(self, prefix: &Path) -> Result<()> {
+        match self {
+            Wanted::Source(kind) => {
+                let program = prefix.join("bin").join(kind.program());
+                let version = run(Command::new(program).args(["--no-defaults", "--version"]))?;
+                ensure!(kind.accepts(&version), "{kind} is wanted, and this is another: {version}");
+                Ok(())
+            }
+            Wanted::Postgres => PostgresInstallation::fetched(prefix).map(|_| ()),
+        }
+    }
+
+    /// Where the tests find it, and what it says of its version.
+    pub fn find(self) -> Result<String> {
+        let (server, version) = match self {
+            Wanted::Source(kind) => {
+                let found = Installation::find(kind)?;
+                (found.server().to_path_buf(), found.version()?)
+            }
+            Wanted::Postgres => {
+                let found = PostgresInstallation::find()?;
+                (found.server(), found.version()?)
+            }
+        };
+        Ok(format!("{}: {version}", server.display()))
+    }
+
+    /// The recipe, if Debian has the server.
+    pub fn recipe(self) -> Option<Recipe> {
+        match self {
+            Wanted::Source(ServerKind::MySql) => Some(MYSQL),
+            Wanted::Source(ServerKind::MariaDb1011) => Some(Recipe { suite: "bookworm", ..MARIADB }),
+            Wanted::Source(ServerKind::MariaDb118) => Some(Recipe { suite: "trixie", ..MARIADB }),
+            Wanted::Source(_) => None,
+            Wanted::Postgres => Some(POSTGRES),
+        }
+    }
+}
+
+/// What people call it.
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Source(kind) => kind.fmt(f),
+            Wanted::Postgres => f.write_str("PostgreSQL"),
+        }
+    }
+}
+
+impl FromStr for Wanted {
+    type Err = Error;
+
+    /// Reads the word for it on a command line.
+    fn from_str(name: &str) -> Result<Wanted> {
+        if name == postgres::NAME {
+            return Ok(Wanted::Postgres);
+        }
+        match name.parse() {
+            Ok(kind) => Ok(Wanted::Source(kind)),
+            Err(error) => bail!("{error:#}, {}", postgres::NAME),
+        }
+    }
+}
 
 /// How a server is put together out of Debian's packages.
 pub struct Recipe {
@@ -16,22 +119,15 @@ pub struct Recipe {
     pub libraries: &'static [&'static str],
     /// The programs that get a launcher in `bin/`.
     pub programs: &'static [&'static str],
-    /// The variable that tells client programs where their plugins are, which log in in special ways.
-    pub plugin_variable: &'static str,
-    /// Where these are, below a folder of libraries.
-    pub client_plugins: &'static str,
+    /// The variable that tells client programs where their plugins are, which log in in special ways; and where these
+    /// are, below a folder of libraries.
+    pub client_plugins: Option<(&'static str, &'static str)>,
+    /// The programs start each other by where they lie: their launchers lie there too, and they beside them.
+    pub in_place: bool,
+    /// What a test server never reads, beside what no server reads.
+    pub unused: &'static [&'static str],
     /// About how much is downloaded.
     pub megabytes: u32,
-}
-
-/// The recipe of a server, if Debian has it.
-pub fn of(kind: ServerKind) -> Option<Recipe> {
-    match kind {
-        ServerKind::MySql => Some(MYSQL),
-        ServerKind::MariaDb1011 => Some(Recipe { suite: "bookworm", ..MARIADB }),
-        ServerKind::MariaDb118 => Some(Recipe { suite: "trixie", ..MARIADB }),
-        _ => None,
-    }
 }
 
 const MYSQL: Recipe = Recipe {
@@ -68,8 +164,9 @@ const MYSQL: Recipe = Recipe {
         "usr/bin/mysqlbinlog",
         "usr/sbin/mysqld",
     ],
-    plugin_variable: "LIBMYSQL_PLUGIN_DIR",
-    client_plugins: "mysql/plugin",
+    client_plugins: Some(("LIBMYSQL_PLUGIN_DIR", "mysql/plugin")),
+    in_place: false,
+    unused: &[],
     megabytes: 50,
 };
 
@@ -118,7 +215,62 @@ const MARIADB: Recipe = Recipe {
         "usr/bin/mariadb-import",
         "usr/sbin/mariadbd",
     ],
-    plugin_variable: "MARIADB_PLUGIN_DIR",
-    client_plugins: "libmariadb3/plugin",
+    client_plugins: Some(("MARIADB_PLUGIN_DIR", "libmariadb3/plugin")),
+    in_place: false,
+    unused: &[],
     megabytes: 25,
+};
+
+const POSTGRES: Recipe = Recipe {
+    suite: "trixie",
+    has_updates: true,
+    packages: &["postgresql-17", "postgresql-client-17", "libpq5"],
+    libraries: &[
+        "libc6",
+        "libgcc-s1",
+        "libstdc++6",
+        "libcrypt1",
+        "libssl3*",
+        "libicu*",
+        "libxml2*",
+        "libzstd1",
+        "zlib1g",
+        "liblz4-1",
+        "liblzma5",
+        "libnuma1",
+        "libsystemd0",
+        "libcap2",
+        "libcap-ng0",
+        "libaudit1",
+        "libpam0g",
+        "libselinux1",
+        "libpcre2-8-0",
+        "libldap*",
+        "libsasl2-2",
+        "libgssapi-krb5-2",
+        "libkrb5-3",
+        "libkrb5support0",
+        "libk5crypto3",
+        "libcom-err2",
+        "libkeyutils1",
+        "libreadline8*",
+        "libxxhash0",
+        "libtinfo6",
+        "libuuid1",
+        "libgcrypt20",
+        "libgpg-error0",
+    ],
+    programs: &[
+        "usr/lib/postgresql/17/bin/initdb",
+        "usr/lib/postgresql/17/bin/postgres",
+        "usr/lib/postgresql/17/bin/psql",
+    ],
+    client_plugins: None,
+    in_place: true,
+    unused: &[
+        "usr/lib/postgresql/17/lib/bitcode",
+        "usr/share/postgresql/17/man",
+        "usr/share/postgresql-common",
+    ],
+    megabytes: 40,
 };

@@ -14,6 +14,7 @@ use cdc_core::value::Value;
 use rusqlite::types::{Value as Stored, ValueRef};
 
 use super::default::FromRef;
+use crate::default::{pad_fraction, rescale};
 
 /// True if every stored value stays as it is.
 pub(crate) fn is_identity(from: Kind, to: &ColumnType) -> bool {
@@ -252,46 +253,6 @@ fn fraction(text: &str, fsp: u8) -> Result<Stored, String> {
     pad_fraction(text, u32::from(fsp))
         .map(Stored::Text)
         .ok_or_else(|| "it would lose its fraction".to_owned())
-}
-
-/// A time with exactly `digits` digits of fraction; `None` if that would cut off other digits than zeros.
-pub(crate) fn pad_fraction(text: &str, digits: u32) -> Option<String> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let fraction = exact_digits(fraction, digits)?;
-    Some(if digits == 0 { whole.to_owned() } else { format!("{whole}.{fraction}") })
-}
-
-/// A decimal number in the server's form with exactly `scale` digits of fraction; `None` if it is no plain
-/// number or would lose digits.
-pub(crate) fn rescale(text: &str, scale: u32) -> Option<String> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => ("-", digits),
-        None => ("", text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let is_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-    if !is_digits(whole) || !is_digits(fraction) || whole.len() + fraction.len() == 0 {
-        return None;
-    }
-    let fraction = exact_digits(fraction, scale)?;
-    let whole = whole.trim_start_matches('0');
-    let whole = if whole.is_empty() { "0" } else { whole };
-    let zero = whole == "0" && fraction.bytes().all(|b| b == b'0');
-    let sign = if zero { "" } else { sign };
-    Some(if scale == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") })
-}
-
-/// A fraction filled up with zeros or cut back by zeros.
-fn exact_digits(fraction: &str, digits: u32) -> Option<String> {
-    let digits = digits as usize;
-    if !fraction.is_ascii() {
-        return None;
-    }
-    if fraction.len() <= digits {
-        return Some(format!("{fraction:0<digits$}"));
-    }
-    let (kept, lost) = fraction.split_at(digits);
-    lost.bytes().all(|b| b == b'0').then(|| kept.to_owned())
 }
 
 #[cfg(test)]

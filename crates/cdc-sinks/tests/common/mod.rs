@@ -1,6 +1,8 @@
 //! What the sink tests share.
 #![allow(dead_code)]
 
+pub mod postgres;
+
 use cdc_core::connector::{
     JobIdentity, Sink, TargetBatch, TargetChange, TargetOp, TargetReader, TargetTable,
 };

@@ -1,0 +1,181 @@
+//! The whole way into a PostgreSQL target: copied, followed through schema changes, killed at any instant, and in the
+//! end equal.
+
+mod support;
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use cdc_testkit::history::{History, HistoryOptions, Length};
+use cdc_testkit::proxy::Proxy;
+use cdc_testkit::servers::postgres::{Postgres, PostgresOptions};
+use nix::sys::signal::Signal;
+use support::{Job, Run, server};
+
+fn target() -> Result<Postgres> {
+    Postgres::start(PostgresOptions::default())
+}
+
+fn copy(port: u16) -> String {
+    format!(
+        "sink dw = postgres {{ url = \"postgres://127.0.0.1:{port}/dw\", user = \"cdc\", \
+         password = \"${{CDC_LIVE_PASSWORD}}\" }}\nsrc.* => dw.*"
+    )
+}
+
+fn count(target: &Postgres, sql: &str) -> u64 {
+    target.sql(sql).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn random_changes_of_rows_and_tables_through_kills_end_equal() -> Result<()> {
+    let server = server();
+    let target = target()?;
+    let options =
+        HistoryOptions { database: "killed".into(), ddl: true, rate: Some(60), ..HistoryOptions::default() };
+    let history = History::create(server, options)?;
+    // a table without key would show a row that was written twice
+    server.sql(
+        "CREATE TABLE killed.log (line VARCHAR(40), n INT); INSERT INTO killed.log VALUES ('a', 1), ('a', 1)",
+    )?;
+    let job = Job::new(server, "killed", &copy(target.port()));
+    let writers = history.start(server, Length::Time(Duration::from_secs(60)))?;
+    let mut kills = 0;
+    for round in 0..6u64 {
+        let mut run = job.start(&["--workers", if round % 2 == 0 { "1" } else { "2" }])?;
+        let from = count(&target, "SELECT max(tick) FROM _cdc_progress");
+        run.until("ticks are committed", |_| {
+            Ok(count(&target, "SELECT max(tick) FROM _cdc_progress") > from + 5)
+        })?;
+        server.sql("INSERT INTO killed.log VALUES ('a', 1), ('b', 2), ('b', 2); DELETE FROM killed.log WHERE line = 'b' LIMIT 1")?;
+        thread::sleep(Duration::from_millis(round * 83 % 300));
+        run.kill()?;
+        kills += 1;
+    }
+    writers.stop();
+    writers.wait()?;
+    job.catch_up(&[])?;
+    let rows = job.verify()?;
+    println!("{kills} kills, {rows} rows compared");
+    ensure!(rows > 100);
+    let at_source = server
+        .sql("SELECT CONCAT_WS('|', line, n, COUNT(*)) FROM killed.log GROUP BY line, n ORDER BY line, n")?;
+    ensure!(at_source == target.sql("SELECT line, n, count(*) FROM log GROUP BY 1, 2 ORDER BY 1, 2")?);
+    Ok(())
+}
+
+#[test]
+fn types_of_the_source_arrive_as_those_of_the_target() -> Result<()> {
+    let server = server();
+    let target = target()?;
+    let own = if server.kind().is_mariadb() {
+        "u UUID, i4 INET4, i6 INET6, j JSON"
+    } else {
+        "u BINARY(16), i4 BIT(33), i6 GEOMETRY SRID 4326, j JSON"
+    };
+    let values = if server.kind().is_mariadb() {
+        "UUID(), '10.1.0.0', '2001:db8::1', '{\"a\":  1.10}'"
+    } else {
+        "0x00112233445566778899AABBCCDDEEFF, b'1', ST_GeomFromText('POINT(52.5 13.4)', 4326), '{\"a\": 1.10, \"b\": [1e22]}'"
+    };
+    server.sql(&format!(
+        "CREATE DATABASE both_ways; USE both_ways;
+         CREATE TABLE t (k VARCHAR(40) CHARACTER SET latin1 PRIMARY KEY, d DATE, t TIME(2), f FLOAT,
+                         e ENUM('x', 'X ') COLLATE utf8mb4_bin, n BIGINT UNSIGNED, p DECIMAL(20,4), {own});
+         INSERT INTO t VALUES ('ä', '1000-01-01', '-838:59:59', 0.1, 'x', 18446744073709551615, 1.5, {values}),
+                              ('o', '2024-02-29', '00:00:00.5', -3.4e38, 'X', 0, -0.0001, {values})"
+    ))?;
+    let job = Job::new(server, "both_ways", &copy(target.port()));
+    job.catch_up(&[])?;
+    ensure!(job.verify()? == 2);
+    server.sql(&format!(
+        "INSERT INTO both_ways.t VALUES ('€', '9999-12-31', '12:00:00', 1e-38, NULL, 7, 0, {values});
+         DELETE FROM both_ways.t WHERE k = 'o'"
+    ))?;
+    server.sql(
+        "ALTER TABLE both_ways.t ADD COLUMN late VARCHAR(20) NOT NULL DEFAULT 'yes' AFTER d, DROP COLUMN f,
+         MODIFY COLUMN p DECIMAL(24,6)",
+    )?;
+    job.catch_up(&[])?;
+    ensure!(job.verify()? == 2);
+    ensure!(
+        target.sql("SELECT k, d, t, n, p, late FROM t ORDER BY d")?
+            == "ä|1000-01-01|-838:59:59|18446744073709551615|1.500000|yes\n€|9999-12-31|12:00:00|7|0.000000|yes\n"
+    );
+    // what the target has no value for stops the run, with the row and the way out, and nothing behind it is written
+    server.sql("UPDATE both_ways.t SET late = CONCAT('a', CHAR(0), 'b') WHERE k = 'ä'; UPDATE both_ways.t SET n = 8 WHERE k = '€'")?;
+    let said = job.fails(2007)?;
+    for word in ["table \"t\"", "column \"late\"", "key: (\"ä\")", "nul = remove"] {
+        ensure!(said.text().contains(word), "{word} in\n{}", said.text());
+    }
+    ensure!(target.sql("SELECT n FROM t WHERE k = '€'")? == "7\n");
+    let file = std::fs::read_to_string(job.path("p.cdc"))?;
+    std::fs::write(
+        job.path("p.cdc"),
+        file.replace("user = \"cdc\", password", "nul = remove, user = \"cdc\", password"),
+    )?;
+    job.catch_up(&[])?;
+    ensure!(job.verify()? == 2);
+    ensure!(target.sql("SELECT late, n FROM t ORDER BY d")? == "ab|18446744073709551615\nyes|8\n");
+    Ok(())
+}
+
+#[test]
+fn a_target_that_goes_away_is_waited_for_and_ends_equal() -> Result<()> {
+    let server = server();
+    let mut target = target()?;
+    server.sql(
+        "CREATE DATABASE away; CREATE TABLE away.t (id INT PRIMARY KEY, v INT);
+         INSERT INTO away.t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 900) SELECT n, n FROM s",
+    )?;
+    let proxy = Proxy::start(target.port())?;
+    let job = Job::new(server, "away", &copy(proxy.port()));
+    let mut run = job.start(&[])?;
+    run.says("snapshot complete")?;
+    target.kill()?;
+    server.sql("UPDATE away.t SET v = -v; ALTER TABLE away.t ADD COLUMN w INT NOT NULL DEFAULT 7; DELETE FROM away.t WHERE id % 3 = 0")?;
+    run.says("warning[E2001]")?;
+    target.restart()?;
+    run.until("the rows are there", |_| Ok(count(&target, "SELECT count(*) FROM t WHERE w = 7") == 600))?;
+    for _ in 0..5 {
+        proxy.cut_all();
+        server.sql("UPDATE away.t SET v = v + 1")?;
+        thread::sleep(Duration::from_millis(150));
+    }
+    run.signal(Signal::SIGTERM)?;
+    run.wait()?;
+    job.catch_up(&[])?;
+    ensure!(job.verify()? == 600);
+    Ok(())
+}
+
+#[test]
+fn a_second_run_on_another_host_fences_off_the_first() -> Result<()> {
+    let server = server();
+    let target = target()?;
+    server.sql(
+        "CREATE DATABASE hosts; CREATE TABLE hosts.t (id INT PRIMARY KEY); INSERT INTO hosts.t VALUES (1)",
+    )?;
+    let job = Job::new(server, "hosts", &copy(target.port()));
+    let mut first = job.start(&[])?;
+    first.says("snapshot complete")?;
+    // the same state in another folder, as on another host, with a replica id of its own
+    let copied = std::process::Command::new("cp")
+        .args(["-r", "state", "elsewhere"])
+        .current_dir(job.path(""))
+        .status()?;
+    ensure!(copied.success());
+    let file = std::fs::read_to_string(job.path("p.cdc"))?;
+    let id = file.lines().find_map(|l| l.trim().strip_prefix("server_id = ")).unwrap_or_default().to_owned();
+    std::fs::write(job.path("p.cdc"), file.replace(&format!("server_id = {id}"), "server_id = 4321"))?;
+    let mut second = job.command("run", &["--state", "elsewhere"]);
+    let mut second = Run::start(&mut second)?;
+    second.says("going on from tick")?;
+    server.sql("INSERT INTO hosts.t VALUES (2)")?;
+    first.wait()?.failed(2004)?;
+    second.until("the row is there", |_| Ok(count(&target, "SELECT count(*) FROM t") == 2))?;
+    second.signal(Signal::SIGTERM)?;
+    second.wait()?;
+    Ok(())
+}

@@ -1,0 +1,436 @@
+//! Schema changes at a PostgreSQL target.
+
+mod common;
+
+use cdc_core::connector::{Sink, TargetSchemaChange as Change, TargetTable};
+use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, LobSize};
+use cdc_core::value::Value;
+use cdc_core::{Row, codes};
+use common::postgres::{Case, Target};
+use common::*;
+use std::sync::Arc;
+
+/// `orders` with two rows, committed at tick 1.
+fn filled(target: &Target) -> (Case<'_>, Box<dyn Sink>) {
+    filled_with(target, &orders(), &[order(1, "a"), order(2, "b")])
+}
+
+fn filled_with<'a>(target: &'a Target, table: &Arc<TargetTable>, rows: &[Row]) -> (Case<'a>, Box<dyn Sink>) {
+    let case = target.case();
+    let mut sink = case.claimed();
+    sink.prepare(table).unwrap();
+    sink.write(&upserts(table, 1, rows)).unwrap();
+    sink.commit(1, &binding(1)).unwrap();
+    (case, sink)
+}
+
+/// Applies each change twice, the second time as a restart does.
+#[track_caller]
+fn twice(sink: &mut dyn Sink, change: &Change) {
+    sink.apply(change).unwrap();
+    sink.apply(change).unwrap();
+}
+
+fn add(column: Column) -> Change {
+    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column }
+}
+
+fn with_default(ty: ColumnType, default: &str) -> Column {
+    let mut column = Column::new("flag", ty).not_null();
+    column.default = Some(default.to_owned());
+    column
+}
+
+#[test]
+fn a_change_and_its_tick_are_one_transaction() {
+    let target = Target::start();
+    let (case, mut sink) = filled(&target);
+    sink.apply(&add(Column::new("x", int()))).unwrap();
+    sink.rollback();
+    assert_eq!(case.shape("orders"), ["id integer", "note text"]);
+    // changes that wait are written in front of it, in the shape before
+    sink.write(&upserts(&orders(), 2, &[order(3, "c")])).unwrap();
+    sink.apply(&add(Column::new("y", int()))).unwrap();
+    assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), ["1"]);
+    sink.commit(2, &binding(2)).unwrap();
+    assert_eq!(case.shape("orders"), ["id integer", "note text", "y integer"]);
+    assert_eq!(case.sql("SELECT * FROM orders ORDER BY 1"), ["1|a|NULL", "2|b|NULL", "3|c|NULL"]);
+}
+
+#[test]
+fn rows_that_are_there_read_the_default_of_an_added_column() {
+    let target = Target::start();
+    let charset = Charset::utf8mb4();
+    let (case, mut sink) = filled(&target);
+    let mut tick = 2;
+    for (ty, default, reads) in [
+        (int(), "7", "7"),
+        (int(), "'-7'", "-7"),
+        (decimal(10, 2), "1.5", "1.50"),
+        (varchar(), "'it''s \\\\'", "it's \\"),
+        (ColumnType::Double { unsigned: false }, "3", "3"),
+        (ColumnType::Double { unsigned: false }, "-0", "-0"),
+        (bigint(true), "18446744073709551615", "18446744073709551615"),
+        (ColumnType::Binary { length: 2 }, "0x41", "\\x4100"),
+        (ColumnType::Bit { width: 4 }, "b'101'", "0101"),
+        (ColumnType::Enum { labels: ["x".into(), "y".into()].into(), charset: charset.clone() }, "'y'", "y"),
+        (ColumnType::Set { labels: ["x".into(), "y".into()].into(), charset }, "'y,x'", "x,y"),
+        (ColumnType::DateTime { fsp: 2 }, "'2026-01-31 10:00:00.5'", "2026-01-31 10:00:00.5"),
+        (ColumnType::Date, "'2026-01-31'", "2026-01-31"),
+        (ColumnType::Time { fsp: 0 }, "'-26:00:00'", "-26:00:00"),
+        (ColumnType::Year, "2026", "2026"),
+        (ColumnType::Uuid, "'00112233445566778899AABBCCDDEEFF'", "00112233-4455-6677-8899-aabbccddeeff"),
+        (ColumnType::Inet4, "'10.1.0.0'", "10.1.0.0"),
+        (ColumnType::Inet6, "'2001:DB8:0::0'", "2001:db8::"),
+        (int(), "NULL", "NULL"),
+    ] {
+        twice(&mut *sink, &add(with_default(ty.clone(), default)));
+        sink.commit(tick, &binding(tick)).unwrap();
+        assert_eq!(case.sql("SELECT flag FROM orders"), [reads, reads], "{ty} DEFAULT {default}");
+        // rows to come bring all their values
+        assert_eq!(case.sql("SELECT count(*) FROM pg_attrdef WHERE adrelid = 'orders'::regclass"), ["0"]);
+        twice(&mut *sink, &Change::DropColumn { table: "orders".into(), column: "flag".into() });
+        tick += 1;
+    }
+    // NOT NULL without a default reads the implicit one; in mode lenient the column may hold NULL at the target, and
+    // the rows read the source's default all the same.
+    for column in [Column::new("flag", int()).not_null(), Column::new("flag", int())] {
+        let change = Change::AddColumn { table: "orders".into(), implicit: true, column };
+        twice(&mut *sink, &change);
+        sink.commit(tick, &binding(tick)).unwrap();
+        assert_eq!(case.sql("SELECT flag FROM orders"), ["0", "0"]);
+        twice(&mut *sink, &Change::DropColumn { table: "orders".into(), column: "flag".into() });
+        tick += 1;
+    }
+    // what cannot be told, or be held
+    for (ty, default, word) in [
+        (ColumnType::DateTime { fsp: 0 }, "CURRENT_TIMESTAMP", "CURRENT_TIMESTAMP"),
+        (varchar(), "(uuid())", "(uuid())"),
+        (varchar(), "'a\\0b'", "does not hold"),
+        (ColumnType::Date, "'0000-00-00'", "zero_dates"),
+    ] {
+        let change = add(with_default(ty, default));
+        let (case, mut sink) = filled(&target);
+        refused(sink.apply(&change), codes::TARGET_DDL, &["\"flag\"", word, "help:"]);
+        sink.commit(2, &binding(2)).unwrap();
+        assert_eq!(case.shape("orders").len(), 2);
+        let (case, mut sink) = filled_with(&target, &orders(), &[]);
+        sink.apply(&change).unwrap();
+        sink.commit(2, &binding(2)).unwrap();
+        assert_eq!(case.shape("orders").len(), 3);
+    }
+}
+
+#[test]
+fn columns_are_renamed_dropped_and_filled() {
+    let target = Target::start();
+    let (case, mut sink) = filled(&target);
+    let rename = |from: &str, to: &str| Change::RenameColumn {
+        table: "orders".into(),
+        from: from.into(),
+        to: to.into(),
+    };
+    let fill = |from: &str, to: &str| Change::FillColumn {
+        table: "orders".into(),
+        from: from.into(),
+        to: to.into(),
+    };
+    twice(&mut *sink, &rename("note", "select"));
+    twice(&mut *sink, &rename("select", "SELECT"));
+    twice(&mut *sink, &add(Column::new("copy", varchar())));
+    twice(&mut *sink, &fill("SELECT", "copy"));
+    twice(&mut *sink, &add(Column::new("price", decimal(10, 2))));
+    twice(&mut *sink, &fill("id", "price"));
+    twice(&mut *sink, &Change::DropColumn { table: "orders".into(), column: "SELECT".into() });
+    sink.commit(2, &binding(2)).unwrap();
+    assert_eq!(case.sql("SELECT * FROM orders ORDER BY 1"), ["1|a|1.00", "2|b|2.00"]);
+    assert_eq!(case.shape("orders"), ["id integer", "copy text", "price numeric(10,2)"]);
+    let mut tick = 2;
+    let mut attempt = |change: &Change| {
+        tick += 1;
+        let result = sink.apply(change);
+        sink.rollback();
+        result
+    };
+    refused(attempt(&rename("nothing", "x")), codes::TARGET_DDL, &["no column \"nothing\""]);
+    refused(attempt(&rename("copy", "price")), codes::TARGET_SHAPE, &["wanted:", "found:"]);
+    refused(attempt(&fill("copy", "price")), codes::TARGET_DDL, &["key (1)", "\"a\"", "copy the table anew"]);
+    refused(
+        attempt(&Change::DropColumn { table: "orders".into(), column: "id".into() }),
+        codes::TARGET_DDL,
+        &["PRIMARY KEY", "help:"],
+    );
+    refused(
+        attempt(&add(Column::new("price", decimal(12, 2)))),
+        codes::TARGET_SHAPE,
+        &["numeric(10,2)", "numeric(12,2)", "RENAME COLUMN"],
+    );
+    refused(attempt(&add(Column::new("COPY", int()))), codes::TARGET_SHAPE, &["\"copy\" text", "integer"]);
+    let long = "x".repeat(64);
+    refused(attempt(&add(Column::new(&*long, int()))), codes::TARGET_SHAPE, &["64 bytes"]);
+    refused(attempt(&rename("copy", &long)), codes::TARGET_SHAPE, &["64 bytes"]);
+    // of a view of the user's
+    case.sql("CREATE VIEW seen AS SELECT copy FROM orders");
+    let drop = Change::DropColumn { table: "orders".into(), column: "copy".into() };
+    refused(attempt(&drop), codes::TARGET_DDL, &["view seen", "drop that first"]);
+    let alter = Change::AlterColumnType { table: "orders".into(), column: "copy".into(), ty: binary() };
+    refused(attempt(&alter), codes::TARGET_DDL, &["view", "drop that first"]);
+    let gone = Change::DropTable { table: "orders".into() };
+    refused(attempt(&gone), codes::TARGET_DDL, &["view seen", "drop that first"]);
+}
+
+fn binary() -> ColumnType {
+    ColumnType::VarBinary { length: 100 }
+}
+
+#[test]
+fn tables_are_made_truncated_renamed_and_dropped() {
+    let target = Target::start();
+    let (case, mut sink) = filled(&target);
+    let other = table("other", vec![Column::new("id", int()).not_null()], &[0]);
+    twice(&mut *sink, &Change::CreateTable { table: other.clone() });
+    twice(&mut *sink, &Change::RenameTable { from: "other".into(), to: "Other".into() });
+    twice(&mut *sink, &Change::RenameTable { from: "Other".into(), to: "third".into() });
+    // made again under the name before: its key's name is taken
+    twice(&mut *sink, &Change::CreateTable { table: other });
+    twice(&mut *sink, &Change::DropTable { table: "other".into() });
+    sink.commit(2, &binding(2)).unwrap();
+    assert_eq!(case.sql("SELECT name FROM _cdc_tables ORDER BY 1"), ["orders", "third"]);
+    let both = Change::RenameTable { from: "third".into(), to: "orders".into() };
+    refused(sink.apply(&both), codes::TARGET_SHAPE, &["already", "TABLE"]);
+    twice(&mut *sink, &Change::TruncateTable { table: "orders".into() });
+    sink.write(&upserts(&orders(), 3, &[order(9, "z")])).unwrap();
+    twice(&mut *sink, &Change::DropTable { table: "third".into() });
+    // Of another spelling: another table.
+    sink.apply(&Change::DropTable { table: "ORDERS".into() }).unwrap();
+    sink.apply(&Change::AlterNullability { table: "orders".into(), column: "note".into(), nullable: true })
+        .unwrap();
+    sink.commit(3, &binding(3)).unwrap();
+    assert_eq!(case.sql("SELECT * FROM orders"), ["9|z"]);
+    assert_eq!(case.sql("SELECT name FROM _cdc_tables"), ["orders"]);
+    refused(
+        sink.apply(&Change::RenameTable { from: "gone".into(), to: "x".into() }),
+        codes::TARGET_DDL,
+        &["\"gone\" is not at the target"],
+    );
+    let another = table("orders", vec![Column::new("x", int()).not_null()], &[0]);
+    refused(sink.apply(&Change::CreateTable { table: another }), codes::TARGET_SHAPE, &["wanted:", "found:"]);
+    // a foreign key of the user's: TRUNCATE is refused, DELETE is not
+    case.sql("CREATE TABLE needs (id int REFERENCES orders)");
+    twice(&mut *sink, &Change::TruncateTable { table: "orders".into() });
+    sink.commit(4, &binding(4)).unwrap();
+    assert_eq!(case.sql("SELECT count(*) FROM orders"), ["0"]);
+    // rows of others
+    case.sql("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
+    let theirs = table("t", vec![Column::new("id", int()).not_null()], &[0]);
+    refused(
+        sink.apply(&Change::CreateTable { table: theirs }),
+        codes::TARGET_PROGRESS,
+        &["already holds 1 rows"],
+    );
+    let drop = Change::DropTable { table: "t".into() };
+    refused(sink.apply(&drop), codes::TARGET_PROGRESS, &["already holds 1 rows"]);
+    case.sql("DELETE FROM t");
+    twice(&mut *sink, &drop);
+    sink.commit(5, &binding(5)).unwrap();
+    assert_eq!(case.sql("SELECT count(*) FROM t"), ["0"]);
+}
+
+/// Each row: the type until now and a value, the type from now on and what the server prints then, or why not.
+#[test]
+fn a_type_changes_with_the_values_that_are_there() {
+    use cdc_core::value::{Date, DateTime, Time, Timestamp};
+    let target = Target::start();
+    let charset = Charset::utf8mb4;
+    let int_of = |width, unsigned| ColumnType::Int { width, unsigned };
+    let long = || ColumnType::Text { size: LobSize::Long, charset: charset() };
+    let chars = |length| ColumnType::Char { length, charset: charset() };
+    let labels = |l: &[&str]| l.iter().map(|l| (*l).into()).collect::<Vec<Arc<str>>>().into();
+    let members = |l: &[&str]| ColumnType::Enum { labels: labels(l), charset: charset() };
+    let set = |l: &[&str]| ColumnType::Set { labels: labels(l), charset: charset() };
+    let double = || ColumnType::Double { unsigned: false };
+    let float = || ColumnType::Float { unsigned: false };
+    let date = Date { year: 2026, month: 1, day: 31 };
+    let at = |micro| Value::DateTime(DateTime { date, hour: 10, minute: 0, second: 0, micro });
+    let bytes = |b: &[u8]| Value::Bytes(b.to_vec().into());
+    let decimal_text = |t: &'static str| Value::Decimal(t.into());
+    let mut cases: Vec<(ColumnType, Value<'static>, ColumnType, Result<&str, &str>)> = vec![
+        (int(), Value::Int(17), bigint(false), Ok("17")),
+        (int(), Value::Int(17), bigint(true), Ok("17")),
+        (int(), Value::Int(-17), bigint(true), Err("not stay the same")),
+        (bigint(false), Value::Int(300), int_of(IntWidth::Tiny, true), Err("not stay the same")),
+        (bigint(true), Value::UInt(200), int_of(IntWidth::Tiny, true), Ok("200")),
+        (int(), Value::Int(-17), decimal(10, 2), Ok("-17.00")),
+        (int(), Value::Int(100), decimal(3, 1), Err("not stay the same")),
+        (int(), Value::Int(17), double(), Ok("17")),
+        (int(), Value::Int(17), varchar(), Ok("17")),
+        (decimal(10, 2), decimal_text("1.50"), decimal(12, 4), Ok("1.5000")),
+        (decimal(10, 2), decimal_text("1.50"), decimal(10, 1), Ok("1.5")),
+        (decimal(10, 2), decimal_text("1.55"), decimal(10, 1), Err("key (1), value \"1.55\"")),
+        (decimal(10, 2), decimal_text("1.50"), varchar(), Ok("1.50")),
+        (decimal(10, 2), decimal_text("3.00"), int(), Ok("3")),
+        (float(), Value::Float(0.1), double(), Ok("0.10000000149011612")),
+        (double(), Value::Double(0.1), varchar(), Err("not certain")),
+        (ColumnType::Bit { width: 3 }, Value::Bit(5), ColumnType::Bit { width: 8 }, Ok("00000101")),
+        (int(), Value::Int(5), ColumnType::Bit { width: 3 }, Ok("101")),
+        (int(), Value::Int(8), ColumnType::Bit { width: 3 }, Err("not stay the same")),
+        (ColumnType::Year, Value::Year(2026), varchar(), Ok("2026")),
+        (ColumnType::Year, Value::Year(0), varchar(), Err("not stay the same")),
+        (ColumnType::Date, Value::Date(date), ColumnType::DateTime { fsp: 3 }, Ok("2026-01-31 00:00:00")),
+        (ColumnType::Date, Value::Date(date), varchar(), Ok("2026-01-31")),
+        (ColumnType::Date, Value::Date(date), ColumnType::Timestamp { fsp: 0 }, Err("time zone")),
+        (
+            ColumnType::DateTime { fsp: 1 },
+            at(500_000),
+            ColumnType::DateTime { fsp: 3 },
+            Ok("2026-01-31 10:00:00.5"),
+        ),
+        (
+            ColumnType::DateTime { fsp: 1 },
+            at(500_000),
+            ColumnType::DateTime { fsp: 0 },
+            Err("not stay the same"),
+        ),
+        (ColumnType::DateTime { fsp: 1 }, at(0), ColumnType::Date, Err("not stay the same")),
+        (ColumnType::DateTime { fsp: 2 }, at(500_000), varchar(), Ok("2026-01-31 10:00:00.50")),
+        (ColumnType::DateTime { fsp: 0 }, at(0), varchar(), Ok("2026-01-31 10:00:00")),
+        (
+            ColumnType::Time { fsp: 0 },
+            Value::Time(Time { micros: -1_000_000 }),
+            ColumnType::Time { fsp: 3 },
+            Ok("-00:00:01"),
+        ),
+        (
+            ColumnType::Time { fsp: 1 },
+            Value::Time(Time { micros: 500_000 }),
+            ColumnType::Time { fsp: 0 },
+            Err("not stay"),
+        ),
+        (
+            ColumnType::Timestamp { fsp: 0 },
+            Value::Timestamp(Timestamp { micros: 1_000_000 }),
+            ColumnType::Timestamp { fsp: 3 },
+            Ok("1970-01-01 00:00:01+00"),
+        ),
+        (
+            ColumnType::Timestamp { fsp: 0 },
+            Value::Timestamp(Timestamp { micros: 1_000_000 }),
+            varchar(),
+            Err("time zone"),
+        ),
+        (varchar(), text("it's \\ 'x'  "), long(), Ok("it's \\ 'x'  ")),
+        (varchar(), text("x  "), chars(10), Ok("x")),
+        (varchar(), text("17"), int(), Err("value \"17\"")),
+        (varchar(), text("b"), members(&["a", "b"]), Ok("b")),
+        (varchar(), text("c'"), members(&["a", "b"]), Err("not stay the same")),
+        (varchar(), text("a,b"), set(&["b", "a"]), Ok("a,b")),
+        (varchar(), text("a,c"), set(&["b", "a"]), Err("not stay the same")),
+        (members(&["a", "1"]), Value::Enum { index: 2, label: "1".into() }, varchar(), Ok("1")),
+        (members(&["a", "1"]), Value::Enum { index: 2, label: "1".into() }, int(), Err("not certain")),
+        (varchar(), text("ascii"), binary(), Ok("\\x6173636969")),
+        (varchar(), text("ä"), binary(), Err("not stay the same")),
+        (binary(), bytes(b"ascii"), varchar(), Ok("ascii")),
+        (binary(), bytes(b"\xe4"), varchar(), Err("not stay the same")),
+        (ColumnType::Binary { length: 1 }, bytes(&[1]), ColumnType::Binary { length: 3 }, Ok("\\x010000")),
+        (binary(), bytes(&[1, 2, 3]), ColumnType::Binary { length: 2 }, Err("not stay the same")),
+        (ColumnType::Json, Value::Json("{\"a\": 1}".into()), long(), Ok("{\"a\": 1}")),
+        (long(), text("{}"), ColumnType::Json, Err("prints JSON anew")),
+        (
+            ColumnType::Uuid,
+            text("00112233-4455-6677-8899-aabbccddeeff"),
+            varchar(),
+            Ok("00112233-4455-6677-8899-aabbccddeeff"),
+        ),
+        (varchar(), text("no uuid"), ColumnType::Uuid, Err("not stay the same")),
+        (ColumnType::Inet4, text("10.1.0.0"), ColumnType::Inet6, Ok("::ffff:10.1.0.0")),
+        (ColumnType::Inet4, text("10.1.0.0"), varchar(), Ok("10.1.0.0")),
+        (ColumnType::Inet6, text("2001:db8::1"), varchar(), Err("not stay the same")),
+    ];
+    // without values any type goes
+    cases.push((varchar(), Value::Null, ColumnType::Json, Ok("NULL")));
+    cases.push((ColumnType::Json, Value::Null, ColumnType::Bit { width: 3 }, Ok("NULL")));
+    let case = target.case();
+    let mut sink = case.claimed();
+    for (i, (from, value, to, expected)) in cases.into_iter().enumerate() {
+        let name = format!("t{i}");
+        let before =
+            table(&name, vec![Column::new("id", int()).not_null(), Column::new("c", from.clone())], &[0]);
+        let tick = i as u64 * 2 + 1;
+        sink.prepare(&before).unwrap();
+        let rows = [Row::pack([Value::Int(1), value.clone()]), Row::pack([Value::Int(2), Value::Null])];
+        sink.write(&upserts(&before, tick, &rows)).unwrap();
+        sink.commit(tick, &binding(1)).unwrap();
+        let change = Change::AlterColumnType { table: name.clone(), column: "c".into(), ty: to.clone() };
+        let reads = || case.sql(&format!("SELECT c FROM {name} WHERE id = 1")).join("");
+        match expected {
+            Ok(expected) => {
+                twice(&mut *sink, &change);
+                sink.commit(tick + 1, &binding(1)).unwrap();
+                assert_eq!(reads(), expected, "{from} to {to}");
+                // what a fresh table of the new shape would have
+                let after =
+                    table(&name, vec![Column::new("id", int()).not_null(), Column::new("c", to)], &[0]);
+                sink.check(&after).unwrap();
+                let fresh = TargetTable { name: format!("{name} fresh"), ..(*after).clone() };
+                sink.prepare(&Arc::new(fresh)).unwrap();
+                assert_eq!(case.shape(&name), case.shape(&format!("{name} fresh")));
+            }
+            Err(word) => {
+                let was = reads();
+                refused(sink.apply(&change), codes::TARGET_DDL, &["\"c\"", "key (1)", word, "help:"]);
+                assert_eq!(reads(), was, "{from} to {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_changes_with_the_rows_as_they_are() {
+    let target = Target::start();
+    let columns = vec![
+        Column::new("id", int()).not_null(),
+        Column::new("code", varchar()).not_null(),
+        Column::new("extra", ColumnType::Json),
+    ];
+    let keyed = |key: &[usize]| table("orders", columns.clone(), key);
+    let row = |id, code: &str| Row::pack([Value::Int(id), text(code), Value::Json("{\"a\": 1}".into())]);
+    let (case, mut sink) = filled_with(&target, &keyed(&[0]), &[row(1, "a"), row(2, "b")]);
+    let key = |case: &Case<'_>| {
+        case.sql(
+            "SELECT a.attname || ' ' || a.attnotnull FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY k(n, o), pg_attribute a
+             WHERE i.indrelid = 'orders'::regclass AND i.indisunique AND a.attrelid = i.indrelid AND a.attnum = k.n ORDER BY k.o",
+        )
+    };
+    let mut tick = 2;
+    for (to, wanted, not_null) in [
+        (&[1][..], &["code true"][..], "code"),
+        (&[1, 0], &["code true", "id true"], "code,id"),
+        (&[], &[], "NULL"),
+        (&[2, 0], &["extra true", "id true"], "extra,id"),
+        (&[0], &["id true"], "id"),
+    ] {
+        twice(&mut *sink, &Change::ChangeKey { table: keyed(to) });
+        sink.commit(tick, &binding(tick)).unwrap();
+        assert_eq!(key(&case), wanted);
+        let sql = "SELECT string_agg(attname, ',' ORDER BY attname) FROM pg_attribute
+                   WHERE attrelid = 'orders'::regclass AND attnum > 0 AND attnotnull";
+        assert_eq!(case.sql(sql), [not_null]);
+        sink.prepare(&keyed(to)).unwrap();
+        // rows go on under the new key
+        let next = row(tick as i64 + 10, &format!("n{tick}"));
+        let mut changes = upserts(&keyed(to), tick + 1, std::slice::from_ref(&next));
+        if to.is_empty() {
+            changes.changes[0].key = next;
+        }
+        sink.write(&changes).unwrap();
+        sink.commit(tick + 1, &binding(1)).unwrap();
+        tick += 2;
+    }
+    assert_eq!(case.sql("SELECT count(*) FROM orders"), ["7"]);
+    // rows that the new key does not tell apart
+    case.sql("UPDATE orders SET code = 'same'");
+    let change = Change::ChangeKey { table: keyed(&[1]) };
+    refused(sink.apply(&change), codes::TARGET_DDL, &["duplicated", "key (..)"]);
+    sink.commit(tick, &binding(1)).unwrap();
+    assert_eq!(key(&case), ["id true"]);
+}
