@@ -14,6 +14,8 @@ pub fn descriptors() -> Vec<ConnectorDescriptor> {
     vec![
         #[cfg(feature = "sqlite")]
         crate::sqlite::descriptor(),
+        #[cfg(feature = "mysql")]
+        crate::mysql::descriptor(),
         #[cfg(feature = "jsonl")]
         crate::jsonl::descriptor(),
         #[cfg(feature = "stdout")]
@@ -28,12 +30,16 @@ pub fn descriptors() -> Vec<ConnectorDescriptor> {
 ///
 /// # Errors
 /// `UNKNOWN_CONNECTOR`, `MISSING_OPTION`, `OPTION_VALUE`, `OPTION_NOT_YET`.
-#[cfg_attr(not(any(feature = "sqlite", feature = "jsonl")), allow(unused_variables))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "mysql", feature = "jsonl")), allow(unused_variables))]
 pub fn open(plan: &SinkPlan, base: &Path) -> Result<Box<dyn Sink>> {
     match plan.connector.as_str() {
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             Ok(Box::new(crate::sqlite::SqliteSink::new(crate::sqlite::SqliteOptions::from_plan(plan, base)?)))
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" => {
+            Ok(Box::new(crate::mysql::MysqlSink::new(crate::mysql::MysqlOptions::from_plan(plan, base)?)))
         }
         #[cfg(feature = "jsonl")]
         "jsonl" => Ok(Box::new(crate::jsonl::JsonlSink::from_plan(plan, base)?)),
@@ -49,13 +55,18 @@ pub fn open(plan: &SinkPlan, base: &Path) -> Result<Box<dyn Sink>> {
 ///
 /// # Errors
 /// As [`open`].
-#[cfg_attr(not(feature = "sqlite"), allow(unused_variables))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "mysql")), allow(unused_variables))]
 pub fn reader(plan: &SinkPlan, base: &Path) -> Result<Option<Box<dyn TargetReader>>> {
     match plan.connector.as_str() {
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             let options = crate::sqlite::SqliteOptions::from_plan(plan, base)?;
             Ok(Some(Box::new(crate::sqlite::SqliteReader::new(options))))
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" => {
+            let options = crate::mysql::MysqlOptions::from_plan(plan, base)?;
+            Ok(Some(Box::new(crate::mysql::MysqlReader::new(options))))
         }
         name if descriptors().iter().any(|d| d.name == name) => Ok(None),
         _ => Err(unknown(plan)),
@@ -93,7 +104,10 @@ pub(crate) fn path_option(plan: &SinkPlan, base: &Path) -> Result<PathBuf> {
 }
 
 /// An option that is one of some words; the first is the default.
-#[cfg_attr(not(any(feature = "sqlite", feature = "jsonl", feature = "stdout")), allow(dead_code))]
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "mysql", feature = "jsonl", feature = "stdout")),
+    allow(dead_code)
+)]
 pub(crate) fn word_option(plan: &SinkPlan, name: &str, words: &[&'static str]) -> Result<&'static str> {
     let default = words.first().copied().unwrap_or_default();
     let Some(text) = plan.options.text(name) else { return Ok(default) };
