@@ -136,7 +136,7 @@ impl Change<'_> {
                 sql.extend_from_slice(b" AND ");
             }
             sql.extend_from_slice(format!("{} <=> ", quote(&there.name)).as_bytes());
-            if Slot::new(&column.ty, &there.ty).push(&mut sql, &value.get(0)) == Pushed::NoPlace {
+            if Slot::new(&column.ty, &there.ty, &self.link.dialect).push(&mut sql, &value.get(0)) == Pushed::NoPlace {
                 return Err(Error::definite(
                     codes::TARGET_VALUE,
                     format!("table \"{table}\", column \"{}\": {} cannot be there", column.name, value.get(0)),

@@ -7,7 +7,7 @@
 use super::conn::{Errors, Link};
 use super::look::Found;
 use super::sql::quote;
-use super::types::{Pushed, Slot};
+use super::types::{Dialect, Pushed, Slot};
 use super::{MysqlOptions, sql};
 use cdc_core::connector::{ColumnDifference, Comparison, TargetReader, TargetTable};
 use cdc_core::{Error, Result, Row, codes};
@@ -57,7 +57,7 @@ impl MysqlReader {
                 .note(format!("found: {}", found.shown())));
             };
             reading.names.push(there.name.clone());
-            reading.slots.push(Slot::new(&column.ty, &there.ty));
+            reading.slots.push(Slot::new(&column.ty, &there.ty, &link.dialect));
         }
         Ok(Some((link, errors, reading)))
     }
@@ -74,10 +74,13 @@ fn key_columns(table: &TargetTable) -> Vec<usize> {
     if table.is_multiset() { (0..table.schema.columns.len()).collect() } else { table.key.clone() }
 }
 
-/// Appends a value of a key.
-fn push_key(out: &mut Vec<u8>, value: Option<&[u8]>) {
+/// Appends a value of a key. The two zeros are one, as they are to the server's index.
+fn push_key(out: &mut Vec<u8>, slot: &Slot, value: Option<&[u8]>) {
     match value {
         None => out.push(0),
+        Some(bytes) if slot.is_float() && bytes == (-0.0f64).to_bits().to_be_bytes() => {
+            push_key(out, slot, Some(&[0; 8]));
+        }
         Some(bytes) => {
             out.push(1);
             out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
@@ -135,7 +138,7 @@ impl TargetReader for MysqlReader {
                     row.into_iter().zip(&reading.slots).map(|(v, slot)| v.map(|v| slot.stored(v))).collect();
                 let mut key = Vec::new();
                 for i in &table.key {
-                    push_key(&mut key, stored.get(*i).and_then(Option::as_deref));
+                    push_key(&mut key, &reading.slots[*i], stored.get(*i).and_then(Option::as_deref));
                 }
                 by_key.insert(key, stored);
             }
@@ -164,7 +167,7 @@ impl TargetReader for MysqlReader {
             for (value, i) in row.into_iter().zip(&key) {
                 let slot = &reading.slots[*i];
                 let stored = value.map(|v| slot.stored(v));
-                push_key(&mut bytes, stored.as_deref());
+                push_key(&mut bytes, slot, stored.as_deref());
                 texts.push(format!("{} = {}", reading.names[*i], slot.show(stored.as_deref())));
             }
             each(bytes, sql::clipped(&texts.join(", ")))
@@ -174,7 +177,7 @@ impl TargetReader for MysqlReader {
 
     fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8> {
         // what a column's type at the target is does not matter to what its values read as
-        let slots: Vec<Slot> = table.schema.columns.iter().map(|c| Slot::new(&c.ty, "")).collect();
+        let slots: Vec<Slot> = table.schema.columns.iter().map(|c| Slot::new(&c.ty, "", &Dialect::default())).collect();
         encode(table, &slots, row)
     }
 }
@@ -186,9 +189,9 @@ fn encode(table: &TargetTable, slots: &[Slot], row: &Row) -> Vec<u8> {
         let (Some(value), Some(slot)) = (values.get(i), slots.get(i)) else { continue };
         let mut expected = Vec::new();
         if value.is_null() {
-            push_key(&mut key, None);
+            push_key(&mut key, slot, None);
         } else if slot.push_expected(&mut expected, value) {
-            push_key(&mut key, Some(&expected));
+            push_key(&mut key, slot, Some(&expected));
         } else {
             // what has no place at the target is never found there
             key.push(u8::MAX);

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | TINYINT .. BIGINT, UNSIGNED | the same | the same | |
 //! | DECIMAL(p,s) | the same | the same | a scale above 30 (MariaDB's) is a text at MySQL: `VARCHAR(p + 3)` |
-//! | FLOAT, DOUBLE | the same | the same | UNSIGNED is left out: it is deprecated, and only refuses |
+//! | FLOAT, DOUBLE | the same | the same | UNSIGNED is left out: it is deprecated, and only refuses; MariaDB stores -0.0 as 0.0 |
 //! | BIT(n), YEAR | the same | the same | |
 //! | DATE, TIME, DATETIME, TIMESTAMP | the same | the same | zero and impossible dates as they are, TIMESTAMP as the same instant |
 //! | CHAR, VARCHAR, TEXT | the same, utf8mb4 | the same, utf8mb4 | see below |
@@ -17,7 +17,7 @@
 //!
 //! What one server can hold and the other cannot is refused with the row, never changed: a TIMESTAMP behind
 //! January 2038 at MySQL (MariaDB 11.5 on has them on 64 bit), a TIME of 838:59:59.999999 at MySQL, a VECTOR
-//! of fewer floats at MariaDB.
+//! of fewer floats at MariaDB, or of floats whose squares no FLOAT holds.
 //!
 //! **Character sets.** Every text is utf8mb4. A TEXT of a character set whose characters may take more bytes
 //! in UTF-8 gets the next larger type; a VARCHAR's length counts characters and stays. A collation of utf8mb4
@@ -518,6 +518,8 @@ pub(crate) struct Slot {
     json: bool,
     /// The target's column is an ENUM: index 0 has no text.
     is_enum: bool,
+    /// The target has no -0.0.
+    one_zero: bool,
 }
 
 /// What became of a value.
@@ -532,17 +534,18 @@ pub(crate) enum Pushed {
 }
 
 impl Slot {
-    pub(crate) fn new(ty: &ColumnType, found: &str) -> Slot {
+    pub(crate) fn new(ty: &ColumnType, found: &str, dialect: &Dialect) -> Slot {
         let found = found.to_ascii_lowercase();
         Slot {
             ty: ty.clone(),
             fsp: fraction_digits(ty),
             json: found == "json",
             is_enum: found.starts_with("enum("),
+            one_zero: dialect.mariadb,
         }
     }
 
-    fn is_float(&self) -> bool {
+    pub(crate) fn is_float(&self) -> bool {
         matches!(self.ty, ColumnType::Float { .. } | ColumnType::Double { .. })
     }
 
@@ -620,9 +623,10 @@ impl Slot {
         if value.is_null() || !self.fits(value) {
             return false;
         }
+        let bits = |v: f64| if v == 0.0 && self.one_zero { 0 } else { v.to_bits() };
         match value {
-            Value::Float(v) => out.extend_from_slice(&f64::from(*v).to_bits().to_be_bytes()),
-            Value::Double(v) => out.extend_from_slice(&v.to_bits().to_be_bytes()),
+            Value::Float(v) => out.extend_from_slice(&bits(f64::from(*v)).to_be_bytes()),
+            Value::Double(v) => out.extend_from_slice(&bits(*v).to_be_bytes()),
             value => push_value(out, value, self.fsp),
         }
         true
@@ -696,7 +700,7 @@ impl Slot {
                 out.extend_from_slice(format!("{quoted} = ").as_bytes());
                 self.push_stored(out, &expected);
                 let zero = expected.iter().skip(1).all(|b| *b == 0);
-                if zero {
+                if zero && !self.one_zero {
                     let sign = if expected[0] == 0 { "NOT " } else { "" };
                     out.extend_from_slice(format!(" AND CAST({quoted} AS CHAR) {sign}LIKE '-%'").as_bytes());
                 }

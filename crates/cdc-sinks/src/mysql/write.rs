@@ -87,7 +87,7 @@ impl Writer {
         let names: Vec<String> =
             (0..columns.len()).map(|i| there(i).map_or(columns[i].name.to_string(), |c| c.name.clone())).collect();
         let slots = (0..columns.len())
-            .map(|i| Slot::new(&columns[i].ty, there(i).map_or("", |c| &c.ty)))
+            .map(|i| Slot::new(&columns[i].ty, there(i).map_or("", |c| &c.ty), dialect))
             .collect();
         let folds = found.folds_keys(dialect);
         let set: Vec<bool> = (0..columns.len()).map(|i| folds || !table.key.contains(&i)).collect();
