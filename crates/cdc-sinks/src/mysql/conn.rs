@@ -177,6 +177,10 @@ impl Link {
     /// The same, with the number of warnings.
     pub(crate) fn run_warned(&mut self, sql: impl AsRef<[u8]>) -> mysql_async::Result<(u64, u16)> {
         let sql = sql.as_ref();
+        if sql.len() > self.packet {
+            // the server would end the connection over it
+            return Err(mysql_async::Error::Driver(DriverError::PacketTooLarge));
+        }
         self.ask(async |conn| {
             conn.query_drop(sql).await?;
             Ok((conn.affected_rows(), conn.get_warnings()))

@@ -263,7 +263,9 @@ impl Found {
         }
         // as the layout of a table that we make bends it: a long key, a wide row
         let bent = layout(table, dialect).ok().and_then(|all| all.into_iter().nth(i));
-        bent.is_some_and(|d| normal(&d.ty) == normal(&found.ty))
+        bent.is_some_and(|d| {
+            normal(&d.ty) == normal(&found.ty) && d.charset.as_ref().map(|(name, _)| &**name) == charset
+        })
     }
 
     fn key_misfits(&self, table: &TargetTable, dialect: &Dialect, away: &str) -> Vec<Misfit> {

@@ -27,10 +27,11 @@ impl<'s> Target<'s> {
         } else {
             "CREATE USER IF NOT EXISTS dw@'%' IDENTIFIED WITH caching_sha2_password BY 'secret'"
         };
+        let named = database.replace('`', "``");
         server
             .sql(&format!(
-                "CREATE DATABASE `{database}`; {user};
-                 GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX ON `{database}`.* TO dw@'%'"
+                "CREATE DATABASE IF NOT EXISTS `{named}`; {user};
+                 GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX ON `{named}`.* TO dw@'%'"
             ))
             .unwrap();
         Target { server, database: database.to_owned(), port: server.port() }
@@ -67,7 +68,7 @@ impl<'s> Target<'s> {
     /// Runs statements as the user, who may do anything.
     pub fn run(&self, sql: &str) -> Vec<String> {
         let before =
-            format!("USE `{}`; SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'; ", self.database);
+            format!("SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'; USE `{}`;\n", self.database.replace('`', "``"));
         let text = self.server.sql(&format!("{before}{sql}")).unwrap();
         text.lines().map(|line| line.replace('\t', "|")).collect()
     }
