@@ -56,12 +56,12 @@
 //!   source transaction, which only a temporary change of a session's log can make, are made durable with it: a
 //!   table with a key takes them again, one without is refused.)
 //! * *The target knows that it is between two shapes.* Before the statement runs, a transaction of its own, which
-//!   checks the epoch, writes into the progress row how many changes of this tick are made (`changes`), and marks
-//!   the table (`changing`); the commit of the tick takes both back. After a crash in between, the tick has not
-//!   moved, so the source gives out the same change first. As many changes as are noted are passed over; the next
-//!   one may have been made or not, and looks: each is one statement, and *a change that the target already shows is
-//!   no error*. (A count is needed because "rename a to b, add a" looks done in part and is not: the second statement
-//!   made what the first one looks for.)
+//!   checks the epoch, writes into the progress row which changes of this tick are made (`changes`: a hash of
+//!   each), and marks the table (`changing`); the commit of the tick takes both back. After a crash in between, the
+//!   tick has not moved, so the source gives out the same change first. Those that are noted are passed over; the
+//!   next one may have been made or not, and looks: each is one statement, and *a change that the target already
+//!   shows is no error*. (The note is needed because "rename a to b, add a" looks done in part and is not: the second
+//!   statement made what the first one looks for.)
 //! * Until it has come again, a marked table is not checked and not made anew: its old shape is not to be had. No row of
 //!   it can come in front of the change.
 //! * *No other run's definition.* Definitions run in a session that holds the named lock, after the epoch was read in
@@ -128,7 +128,7 @@ fn create_ours(dialect: &Dialect) -> [String; 2] {
             "CREATE TABLE IF NOT EXISTS {PROGRESS} (
                 pipeline VARCHAR(255) {text} NOT NULL, sink VARCHAR(255) {text} NOT NULL,
                 job_id VARCHAR(255) {text} NOT NULL, epoch BIGINT NOT NULL, tick BIGINT NOT NULL,
-                binding LONGTEXT {text} NOT NULL, changes INT NOT NULL, run VARCHAR(1000) {text} NOT NULL,
+                binding LONGTEXT {text} NOT NULL, changes LONGTEXT {text} NOT NULL, run VARCHAR(1000) {text} NOT NULL,
                 updated_at VARCHAR(40) {text} NOT NULL, PRIMARY KEY (pipeline, sink)) {options}"
         ),
         format!(
@@ -220,9 +220,9 @@ pub struct MysqlSink {
     session: u32,
     open: Open,
     /// Changes of the present tick that were made, as the target says; some of them by an earlier run.
-    made: u32,
+    made: Vec<u64>,
     /// Schema changes since the last commit that have come.
-    seen: u32,
+    seen: Vec<u64>,
     /// Tables that a change of this run has touched since the last commit.
     changed: HashSet<String>,
     /// Tables that an earlier run has left between two shapes.
@@ -284,8 +284,8 @@ impl MysqlSink {
             writers: HashMap::new(),
             session: 0,
             open: Open::default(),
-            made: 0,
-            seen: 0,
+            made: Vec::new(),
+            seen: Vec::new(),
             changed: HashSet::new(),
             between: HashSet::new(),
         }
@@ -294,8 +294,10 @@ impl MysqlSink {
     /// The connection, opened again if it was lost.
     fn link(&mut self) -> Result<(&mut Link, Errors<'_>)> {
         if self.link.as_ref().is_none_or(Link::is_lost) {
+            if self.open.is {
+                return Err(self.lost());
+            }
             self.link = None;
-            self.open = Open::default();
             let mut link = Link::open(&self.options)?;
             if let Some(claim) = &self.claim {
                 self.session = lock_again(&mut link, &self.options, claim, self.session)?;
@@ -309,10 +311,18 @@ impl MysqlSink {
             .ok_or_else(|| Error::definite(codes::INTERNAL, "a connection was not kept"))
     }
 
+    fn lost(&self) -> Error {
+        Error::transient(
+            codes::TARGET_OPEN,
+            format!("{}: the connection was lost in the middle of a transaction", self.options.place()),
+        )
+    }
+
     /// Opens a transaction if none is open. Stops if another run has claimed the target.
     fn begin(&mut self) -> Result<()> {
-        if self.open.is && self.link.as_ref().is_some_and(|l| !l.is_lost()) {
-            return Ok(());
+        if self.open.is {
+            // what is behind a lost connection must not be taken for the rest of a transaction
+            return if self.link.as_ref().is_some_and(|l| !l.is_lost()) { Ok(()) } else { Err(self.lost()) };
         }
         let claim = self.claim.clone().ok_or_else(not_claimed)?;
         let (link, errors) = self.link()?;
@@ -351,7 +361,7 @@ impl MysqlSink {
     fn run(&mut self, sql: impl AsRef<[u8]>, code: cdc_core::Code, doing: &str) -> Result<u64> {
         let errors = Errors(&self.options);
         let Some(link) = &mut self.link else {
-            return Err(Error::transient(codes::TARGET_OPEN, format!("{}: the connection was lost", self.options.place())));
+            return Err(self.lost());
         };
         link.run(sql).map_err(|e| errors.of(code, doing, &e))
     }
@@ -404,8 +414,8 @@ impl MysqlSink {
         }
         let claim = self.claim.clone().ok_or_else(not_claimed)?;
         let mut marks = vec![format!(
-            "UPDATE {PROGRESS} SET changes = {} WHERE {} AND epoch = {}",
-            self.seen,
+            "UPDATE {PROGRESS} SET changes = '{}' WHERE {} AND epoch = {}",
+            written(&self.seen),
             claim.ours(),
             claim.epoch
         )];
@@ -423,7 +433,7 @@ impl MysqlSink {
         }
         self.run("COMMIT", codes::TARGET_DDL, "noting a schema change")?;
         self.open = Open::default();
-        self.made = self.seen;
+        self.made.clone_from(&self.seen);
         let errors = Errors(&self.options);
         let Some(link) = &mut self.link else { return Err(not_claimed()) };
         let done = match (link.run(sql), narrow) {
@@ -444,8 +454,8 @@ impl MysqlSink {
             self.open.beyond = true;
             return Ok(());
         }
-        let at = self.seen;
-        if at < self.made {
+        let made = [&self.seen[..], &[fingerprint(change)]].concat();
+        if self.made.starts_with(&made) {
             // by a run before a crash
             return self.relist(&claim, change);
         }
@@ -478,13 +488,13 @@ impl MysqlSink {
         }
         // with what is open: rows of this step and that it is made are one
         let noted = format!(
-            "UPDATE {PROGRESS} SET changes = {} WHERE {} AND epoch = {}",
-            at + 1,
+            "UPDATE {PROGRESS} SET changes = '{}' WHERE {} AND epoch = {}",
+            written(&made),
             claim.ours(),
             claim.epoch
         );
         self.run(&noted, codes::TARGET_DDL, "noting a schema change")?;
-        self.made = at + 1;
+        self.made = made;
         self.relist(&claim, change)
     }
 
@@ -522,8 +532,10 @@ impl MysqlSink {
             if Found::look(link, TABLES)?.is_none() {
                 return Ok(Vec::new());
             }
-            let sql =
-                format!("SELECT pipeline, sink FROM {TABLES} WHERE name = {} ORDER BY 1, 2", sql::text(table));
+            let sql = format!(
+                "SELECT pipeline, sink FROM {TABLES} WHERE name = {} ORDER BY 1, 2",
+                sql::text(table)
+            );
             Ok(link.texts(sql)?.into_iter().map(|r| (r[0].clone(), r[1].clone())).collect())
         };
         read(link).map_err(|e| errors.of(codes::TARGET_OPEN, "reading which tables are ours", &e))
@@ -582,14 +594,14 @@ impl MysqlSink {
         let binding = serde_json::to_string(binding)
             .map_err(|e| Error::definite(codes::INTERNAL, format!("a binding cannot be written: {e}")))?;
         // what an earlier run has begun may still have to come again
-        let all_seen = self.seen >= self.made;
+        let all_seen = self.seen.len() >= self.made.len();
         let from = if covered > 0 { covered } else { claim.previous };
         let advanced = self.run(
             format!(
                 "UPDATE {PROGRESS} SET tick = {next}, binding = {}, updated_at = {NOW}{} \
                  WHERE {} AND epoch = {} AND tick = {from}",
                 sql::text(&binding),
-                if all_seen { ", changes = 0" } else { "" },
+                if all_seen { ", changes = ''" } else { "" },
                 claim.ours(),
                 claim.epoch
             ),
@@ -674,7 +686,8 @@ impl Sink for MysqlSink {
         self.link = None;
         self.claim = None;
         self.open = Open::default();
-        (self.made, self.seen) = (0, 0);
+        self.made.clear();
+        self.seen.clear();
         self.changed.clear();
         self.writers.clear();
         let mut link = Link::open(&self.options)?;
@@ -699,10 +712,10 @@ impl Sink for MysqlSink {
             statements.push(format!("DELETE FROM {TABLES} WHERE {}", ours(job)));
         }
         let (job_id, run) = (sql::text(&job.job_id), sql::text(&job.run));
-        let changes = if another { ", changes = 0" } else { "" };
+        let changes = if another { ", changes = ''" } else { "" };
         statements.push(format!(
             "INSERT INTO {PROGRESS} (pipeline, sink, job_id, epoch, tick, binding, changes, run, updated_at) \
-             VALUES ({}, {}, {job_id}, {epoch}, 0, '{{\"positions\":{{}}}}', 0, {run}, {NOW}) \
+             VALUES ({}, {}, {job_id}, {epoch}, 0, '{{\"positions\":{{}}}}', '', {run}, {NOW}) \
              ON DUPLICATE KEY UPDATE job_id = {job_id}, epoch = {epoch}, run = {run}, updated_at = {NOW}{changes}",
             sql::text(&job.pipeline),
             sql::text(&job.sink)
@@ -800,7 +813,7 @@ impl Sink for MysqlSink {
         }
         let result = self.apply_open(change);
         if result.is_ok() {
-            self.seen += 1;
+            self.seen.push(fingerprint(change));
             self.changed.extend(names(change).into_iter().map(str::to_owned));
         }
         result.inspect_err(|_| self.rollback())
@@ -809,11 +822,11 @@ impl Sink for MysqlSink {
     fn commit(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
         match self.try_commit(tick, binding) {
             Ok(committed) => {
-                if self.seen >= self.made {
+                if self.seen.len() >= self.made.len() {
                     self.between.clear();
-                    self.made = 0;
+                    self.made.clear();
                 }
-                self.seen = 0;
+                self.seen.clear();
                 self.changed.clear();
                 if let Some(claim) = &mut self.claim {
                     // a lost commit may cover later ticks: those come again, and are then found done
@@ -833,13 +846,27 @@ impl Sink for MysqlSink {
             roll_back(link);
         }
         self.open = Open::default();
-        self.seen = 0;
+        self.seen.clear();
         // what was changed is between two shapes until it has come again
         let changed = std::mem::take(&mut self.changed);
         self.between.extend(changed);
         // a table may have another shape than the one it is written in
         self.writers.clear();
     }
+}
+
+/// Tells changes apart (FNV-1a over all that they say). Of another version of this program they may differ: then the target
+/// is looked at.
+fn fingerprint(change: &TargetSchemaChange) -> u64 {
+    let text = format!("{change:?}");
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// As they stand in the progress row.
+fn written(changes: &[u64]) -> String {
+    changes.iter().map(|h| format!("{h:016x}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Ends a transaction; a connection that cannot do that is ended itself.
@@ -852,7 +879,9 @@ fn roll_back(link: &mut Link) {
 /// Takes the named lock from whoever has it.
 fn take_lock(link: &mut Link, options: &MysqlOptions, job: &JobIdentity) -> Result<()> {
     let errors = Errors(options);
-    let failed = |e: &mysql_async::Error| errors.of(codes::TARGET_WRITE, "taking the lock of this pipeline and sink", e);
+    let failed = |e: &mysql_async::Error| {
+        errors.of(codes::TARGET_WRITE, "taking the lock of this pipeline and sink", e)
+    };
     let name = lock_name(job);
     if get_lock(link, &name, 1).map_err(|e| failed(&e))? {
         return Ok(());
@@ -874,7 +903,9 @@ fn take_lock(link: &mut Link, options: &MysqlOptions, job: &JobIdentity) -> Resu
 /// Takes the named lock for another connection of the same run, whose last session was `session`.
 fn lock_again(link: &mut Link, options: &MysqlOptions, claim: &Claim, session: u32) -> Result<u32> {
     let errors = Errors(options);
-    let failed = |e: &mysql_async::Error| errors.of(codes::TARGET_WRITE, "taking the lock of this pipeline and sink", e);
+    let failed = |e: &mysql_async::Error| {
+        errors.of(codes::TARGET_WRITE, "taking the lock of this pipeline and sink", e)
+    };
     let name = lock_name(&claim.job);
     if !get_lock(link, &name, 1).map_err(|e| failed(&e))? {
         let held = read_progress(link, &claim.job, false).map_err(|e| failed(&e))?;
@@ -922,7 +953,7 @@ struct Progress {
     epoch: i64,
     tick: i64,
     binding: String,
-    changes: u32,
+    changes: Vec<u64>,
     run: String,
     updated_at: String,
 }
@@ -960,12 +991,12 @@ fn read_progress(link: &mut Link, job: &JobIdentity, lock: bool) -> mysql_async:
         let mut next = || values.next().unwrap_or_default();
         let job_id = next();
         let number = |text: String| text.parse::<i64>().unwrap_or(-1);
-        let (epoch, tick, changes) = (number(next()), number(next()), number(next()));
+        let (epoch, tick, changes) = (number(next()), number(next()), next());
         Progress {
             job_id,
             epoch,
             tick,
-            changes: u32::try_from(changes).unwrap_or(0),
+            changes: changes.split(' ').filter_map(|h| u64::from_str_radix(h, 16).ok()).collect(),
             run: next(),
             updated_at: next(),
             binding: next(),
@@ -1023,7 +1054,10 @@ fn fenced(options: &MysqlOptions, held: Option<&Progress>) -> Error {
             codes::TARGET_FENCED,
             format!("another run has taken over {place}: \"{}\"", held.run),
         )
-        .note(format!("its epoch is {}, it has committed tick {} ({})", held.epoch, held.tick, held.updated_at))
+        .note(format!(
+            "its epoch is {}, it has committed tick {} ({})",
+            held.epoch, held.tick, held.updated_at
+        ))
         .help(help),
         None => {
             Error::definite(codes::TARGET_FENCED, format!("our row in {PROGRESS} of {place} was deleted"))
@@ -1048,7 +1082,9 @@ fn foreign_progress(options: &MysqlOptions, held: &Progress, job: &JobIdentity) 
         held.job_id, held.tick, held.run, held.updated_at
     ))
     .note(format!("here:  job {}", job.job_id))
-    .help("start with the state folder of that job; or give another database, or drop its tables, to copy anew")
+    .help(
+        "start with the state folder of that job; or give another database, or drop its tables, to copy anew",
+    )
 }
 
 fn names(change: &TargetSchemaChange) -> Vec<&str> {
@@ -1103,7 +1139,10 @@ fn check_key(table: &TargetTable) -> Result<()> {
     if table.schema.column_index(ROW_NUMBER).is_some() {
         return Err(Error::definite(
             codes::TARGET_SHAPE,
-            format!("table \"{}\" has a column \"{ROW_NUMBER}\", a name that cdc keeps for itself", table.name),
+            format!(
+                "table \"{}\" has a column \"{ROW_NUMBER}\", a name that cdc keeps for itself",
+                table.name
+            ),
         )
         .help("give it another name in the flow: rename (..)"));
     }

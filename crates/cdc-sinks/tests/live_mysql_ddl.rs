@@ -40,14 +40,12 @@ fn with_default(ty: ColumnType, default: &str) -> Column {
 }
 
 fn shape(target: &Target<'_>, table: &str) -> Vec<String> {
-    target.run(&format!(
-        "SELECT COLUMN_NAME, REGEXP_REPLACE(COLUMN_TYPE, '^(bigint|int)\\\\([0-9]+\\\\)', '\\\\\\\\1') \
-         FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}' \
-         ORDER BY ORDINAL_POSITION"
-    ))
-    .into_iter()
-    .map(|line| line.replace("int(11)", "int").replace("\\1", "int"))
-    .collect()
+    let lines = target.run(&format!(
+        "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS \
+         WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}' ORDER BY ORDINAL_POSITION"
+    ));
+    // MariaDB prints a width
+    lines.into_iter().map(|line| line.replace("int(11)", "int")).collect()
 }
 
 fn filled<'s>(target: &Target<'s>) -> Box<dyn Sink> {
@@ -85,7 +83,13 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
     }
     // NOT NULL without a default reads the implicit one, also where the target's column may hold NULL
     for ty in [int(), varchar(), ColumnType::Json] {
-        let reads = if ty == int() { "0" } else if ty == ColumnType::Json { "null" } else { "" };
+        let reads = if ty == int() {
+            "0"
+        } else if ty == ColumnType::Json {
+            "null"
+        } else {
+            ""
+        };
         let column = Column::new("flag", ty);
         twice(&mut *sink, &Change::AddColumn { table: "orders".into(), column, implicit: true });
         assert_eq!(target.run("SELECT CONCAT(flag) FROM orders"), [reads, reads]);
@@ -123,20 +127,36 @@ fn columns_are_renamed_dropped_and_filled() {
     twice(&mut *sink, &add(Column::new("price", decimal(10, 2))));
     twice(&mut *sink, &fill("id", "price"));
     twice(&mut *sink, &Change::DropColumn { table: "orders".into(), column: "SELECT".into() });
-    twice(&mut *sink, &Change::AlterNullability { table: "orders".into(), column: "copy".into(), nullable: false });
+    twice(
+        &mut *sink,
+        &Change::AlterNullability { table: "orders".into(), column: "copy".into(), nullable: false },
+    );
     sink.commit(2, &binding(2)).unwrap();
     assert_eq!(target.run("SELECT * FROM orders"), ["1|a|1.00", "2|b|2.00"]);
     assert_eq!(shape(&target, "orders"), ["id|int", "copy|varchar(100)", "price|decimal(10,2)"]);
     refused(sink.apply(&rename("nothing", "x")), codes::TARGET_DDL, &["no column \"nothing\""]);
     refused(sink.apply(&rename("copy", "price")), codes::TARGET_SHAPE, &["wanted:", "there:"]);
     let twice_there = add(Column::new("price", decimal(12, 2)));
-    refused(sink.apply(&twice_there), codes::TARGET_SHAPE, &["decimal(10,2)", "decimal(12,2)", "RENAME COLUMN"]);
+    refused(
+        sink.apply(&twice_there),
+        codes::TARGET_SHAPE,
+        &["decimal(10,2)", "decimal(12,2)", "RENAME COLUMN"],
+    );
     target.run("UPDATE orders SET copy = 'x' WHERE id = 2");
-    let words = ["UPDATE `orders`", "x"];
+    let words = ["UPDATE `orders`", "Incorrect decimal"];
     refused(sink.apply(&fill("copy", "price")), codes::TARGET_VALUE, &words);
     target.equal(
-        &table("orders", vec![Column::new("id", int()), Column::new("copy", varchar()), Column::new("price", decimal(10, 2))], &[0]),
-        &[(1, "a", "1.00"), (2, "x", "2.00")].map(|(i, c, p)| Row::pack([Value::Int(i), text(c), Value::Decimal(p.into())])),
+        &table(
+            "orders",
+            vec![
+                Column::new("id", int()),
+                Column::new("copy", varchar()),
+                Column::new("price", decimal(10, 2)),
+            ],
+            &[0],
+        ),
+        &[(1, "a", "1.00"), (2, "x", "2.00")]
+            .map(|(i, c, p)| Row::pack([Value::Int(i), text(c), Value::Decimal(p.into())])),
     );
 }
 
@@ -189,7 +209,8 @@ fn tables_are_made_truncated_renamed_and_dropped() {
     target.equal(&orders(), &many[..3]);
     // and those of one source
     let only = vec![(Column::new("note", varchar()), Row::pack([text("X")]))];
-    let some = Change::RemoveRows { table: "orders".into(), source: TableId::new("shop", "o"), only, again: true };
+    let some =
+        Change::RemoveRows { table: "orders".into(), source: TableId::new("shop", "o"), only, again: true };
     sink.apply(&some).unwrap();
     sink.commit(7, &binding(7)).unwrap();
     let kept = target.run("SELECT COUNT(*) FROM orders");
@@ -360,7 +381,7 @@ fn a_run_that_ends_between_two_changes_is_taken_up_by_the_next() {
             sink.commit(3, &binding(3)).unwrap();
             let rows = [after(1, "a", Value::Null), after(2, "b", Value::Null), after(3, "n", Value::Int(3))];
             target.equal(&then, &rows);
-            assert_eq!(target.run("SELECT tick, changes FROM _cdc_progress"), ["3|0"]);
+            assert_eq!(target.run("SELECT tick, changes FROM _cdc_progress"), ["3|"]);
             assert_eq!(target.run("SELECT name, changing FROM _cdc_tables"), ["orders|0"]);
         }
     }
@@ -396,7 +417,7 @@ fn changes_on_a_connection_that_is_cut_are_made_once() {
         proxy.cut_after(u32::MAX >> 1);
         let rows = [after(1, "a", Value::Null), after(2, "b", Value::Null), after(3, "n", Value::Int(3))];
         direct.equal(&then, &rows);
-        assert_eq!(direct.run("SELECT tick, changes FROM _cdc_progress"), ["2|0"]);
+        assert_eq!(direct.run("SELECT tick, changes FROM _cdc_progress"), ["2|"]);
     }
     assert!(cuts >= 10, "{cuts}");
 }
@@ -459,7 +480,13 @@ fn columns_that_no_row_has_room_for_become_texts() {
     let columns = ["id", "note", "a", "b", "c"];
     let columns = columns
         .iter()
-        .map(|n| if *n == "id" { Column::new(*n, int()).not_null() } else { Column::new(*n, wide(if *n == "note" { 10_000 } else { 12_000 })) })
+        .map(|n| {
+            if *n == "id" {
+                Column::new(*n, int()).not_null()
+            } else {
+                Column::new(*n, wide(if *n == "note" { 10_000 } else { 12_000 }))
+            }
+        })
         .collect();
     let table = table("orders", columns, &[0]);
     sink.prepare(&table).unwrap();

@@ -144,7 +144,11 @@ fn cases(mariadb: bool, vectors: bool) -> Vec<Case> {
     cases.push((
         ColumnType::Time { fsp: 6 },
         "{}",
-        vec![time(-10_000, "-00:00:00.010000"), time(3_020_399_000_000, "838:59:59.000000"), time(1, "00:00:00.000001")],
+        vec![
+            time(-10_000, "-00:00:00.010000"),
+            time(3_020_399_000_000, "838:59:59.000000"),
+            time(1, "00:00:00.000001"),
+        ],
     ));
     let datetime = |v, shown: &str| (Value::DateTime(v), shown.to_owned());
     cases.push((
@@ -175,7 +179,12 @@ fn cases(mariadb: bool, vectors: bool) -> Vec<Case> {
     cases.push((
         varchar(),
         "HEX({})",
-        vec![hexed("a\0b'\"\\;-- \n\t%_"), hexed("  spaces  "), hexed("日本語🙂\u{10ffff}"), hexed("\\'; DROP")],
+        vec![
+            hexed("a\0b'\"\\;-- \n\t%_"),
+            hexed("  spaces  "),
+            hexed("日本語🙂\u{10ffff}"),
+            hexed("\\'; DROP"),
+        ],
     ));
     cases.push((text_of(LobSize::Tiny), "HEX({})", vec![hexed(&"é".repeat(127)), hexed("NULL")]));
     cases.push((text_of(LobSize::Long), "LENGTH({})", vec![(text(&"x'".repeat(600_000)), "1200000".into())]));
@@ -194,9 +203,13 @@ fn cases(mariadb: bool, vectors: bool) -> Vec<Case> {
         "LENGTH({})",
         vec![(bytes(&all_bytes.repeat(5000)), "1280000".into())],
     ));
-    let member = |index, label: &'static str| (Value::Enum { index, label: label.into() }, format!("{index}{label}"));
+    let member =
+        |index, label: &'static str| (Value::Enum { index, label: label.into() }, format!("{index}{label}"));
     cases.push((
-        ColumnType::Enum { labels: ["a'b".into(), "A'B".into(), "1".into(), "é,".into()].into(), charset: charset.clone() },
+        ColumnType::Enum {
+            labels: ["a'b".into(), "A'B".into(), "1".into(), "é,".into()].into(),
+            charset: charset.clone(),
+        },
         "CONCAT({} + 0, {})",
         vec![member(0, ""), member(1, "a'b"), member(2, "A'B"), member(3, "1"), member(4, "é,")],
     ));
@@ -235,10 +248,8 @@ fn cases(mariadb: bool, vectors: bool) -> Vec<Case> {
     ));
     let floats = |v: [f32; 2]| v.iter().flat_map(|f| f.to_le_bytes()).collect::<Vec<u8>>();
     let (one, two) = (floats([1.0, -0.5]), floats([1e18, 1e-30]));
-    let mut vector = vec![
-        (Value::Vector(one.clone().into()), hex(&one)),
-        (Value::Vector(two.clone().into()), hex(&two)),
-    ];
+    let mut vector =
+        vec![(Value::Vector(one.clone().into()), hex(&one)), (Value::Vector(two.clone().into()), hex(&two))];
     if !mariadb || !vectors {
         vector.push((Value::Vector(one[..4].to_vec().into()), hex(&one[..4])));
     }
@@ -292,9 +303,14 @@ fn every_type_comes_back_as_it_went_in() {
     target.equal(&table, &rows);
     // what differs is told, both sides shown
     target.run("UPDATE types SET c0 = 7, c11 = '1.51', c15 = NULL WHERE id = 0");
-    let Comparison::Differs(columns) = &target.reader().compare(&table, &rows[..1]).unwrap()[0] else { panic!() };
+    let Comparison::Differs(columns) = &target.reader().compare(&table, &rows[..1]).unwrap()[0] else {
+        panic!()
+    };
     let told: Vec<_> = columns.iter().map(|d| (&*d.column, &*d.expected, &*d.actual)).collect();
-    assert_eq!(told, [("c0", "-128", "7"), ("c11", "1.50", "1.51"), ("c15", "1.7976931348623157e308", "NULL")]);
+    assert_eq!(
+        told,
+        [("c0", "-128", "7"), ("c11", "1.50", "1.51"), ("c15", "1.7976931348623157e308", "NULL")]
+    );
 }
 
 /// Without a key every value of a row has to be found by itself.
@@ -311,10 +327,18 @@ fn rows_without_a_key_are_found_by_every_type() {
     let rows: Vec<Row> = (0..6).map(|r| Row::pack(cases.iter().map(|c| value(c, r)))).collect();
     let mut sink = target.claimed();
     sink.prepare(&table).unwrap();
-    let add = |tick| batch(&table, rows.iter().map(|r| upsert(&table, tick, r)).map(|mut c| {
-        c.key = c.row.clone().unwrap();
-        c
-    }).collect());
+    let add = |tick| {
+        batch(
+            &table,
+            rows.iter()
+                .map(|r| upsert(&table, tick, r))
+                .map(|mut c| {
+                    c.key = c.row.clone().unwrap();
+                    c
+                })
+                .collect(),
+        )
+    };
     sink.write(&add(1)).unwrap();
     sink.write(&add(1)).unwrap();
     sink.commit(1, &binding(1)).unwrap();

@@ -81,10 +81,7 @@ impl Link {
         let mut opened = connect(opts.clone().ssl_opts(secure))?;
         if options.tls == Tls::Preferred
             && is_secure
-            && matches!(
-                opened,
-                Ok(Err(mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer)))
-            )
+            && matches!(opened, Ok(Err(mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer))))
         {
             opened = connect(opts)?;
         }
@@ -275,7 +272,9 @@ fn version_number(version: &str) -> u32 {
 /// After which errors is there no connection any more?
 fn ends_connection(error: &mysql_async::Error) -> bool {
     match error {
-        mysql_async::Error::Server(e) => matches!(e.code, 1053 | 1077 | 1079 | 1080 | 1152..=1161 | 1927 | 3169 | 4031),
+        mysql_async::Error::Server(e) => {
+            matches!(e.code, 1053 | 1077 | 1079 | 1080 | 1152..=1161 | 1927 | 3169 | 4031)
+        }
         // found before anything was sent
         mysql_async::Error::Driver(DriverError::PacketTooLarge) => false,
         _ => true,
@@ -383,9 +382,12 @@ impl Errors<'_> {
         match e {
             mysql_async::Error::Server(e) => self.server(code, doing, e),
             mysql_async::Error::Driver(DriverError::PacketTooLarge) => self.too_large(doing),
-            _ => Error::transient(codes::TARGET_OPEN, format!("{place}: the connection was lost{}", self.why(e)))
-                .note(doing.to_owned())
-                .help("it is opened again; see the server's error log if it does not come back"),
+            _ => Error::transient(
+                codes::TARGET_OPEN,
+                format!("{place}: the connection was lost{}", self.why(e)),
+            )
+            .note(doing.to_owned())
+            .help("it is opened again; see the server's error log if it does not come back"),
         }
     }
 
@@ -395,7 +397,9 @@ impl Errors<'_> {
             format!("{}: a row is larger than the server takes in one statement", self.0.place()),
         )
         .note(doing.to_owned())
-        .help("SET GLOBAL max_allowed_packet = 1073741824; at the target, or leave the column out of the flow")
+        .help(
+            "SET GLOBAL max_allowed_packet = 1073741824; at the target, or leave the column out of the flow",
+        )
     }
 
     fn server(self, code: Code, doing: &str, e: &ServerError) -> Error {
@@ -403,11 +407,16 @@ impl Errors<'_> {
         let said = format!("{place}: {} (error {})", e.message, e.code);
         let note = doing.to_owned();
         match e.code {
-            1205 => Error::transient(codes::TARGET_BUSY, format!("{place}: rows or a table are locked by another transaction"))
-                .note(format!("{doing}: waited {LOCK_SECONDS} s: {}", e.message))
-                .help("end the other transaction: see information_schema.INNODB_TRX"),
-            1213 | 3058 => Error::transient(codes::TARGET_BUSY, format!("{place}: a deadlock with another transaction"))
-                .note(note),
+            1205 => Error::transient(
+                codes::TARGET_BUSY,
+                format!("{place}: rows or a table are locked by another transaction"),
+            )
+            .note(format!("{doing}: waited {LOCK_SECONDS} s: {}", e.message))
+            .help("end the other transaction: see information_schema.INNODB_TRX"),
+            1213 | 3058 => {
+                Error::transient(codes::TARGET_BUSY, format!("{place}: a deadlock with another transaction"))
+                    .note(note)
+            }
             1040 | 1203 | 1226 => Error::transient(codes::TARGET_OPEN, said)
                 .note(note)
                 .help("too many connections: raise max_connections, or the account's limit"),
@@ -424,19 +433,20 @@ impl Errors<'_> {
             1030 if e.message.contains("28") => Error::transient(codes::TARGET_WRITE, said)
                 .note(note)
                 .help("the disk is full: make room; nothing was written"),
-            1044 | 1142 | 1143 | 1227 | 1370 => Error::definite(codes::GRANT_MISSING, said).note(note).help(format!(
-                "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX ON {}.* TO '{}'@'%'",
-                sql::quote(&self.0.database),
-                self.0.account()
-            )),
+            1044 | 1142 | 1143 | 1227 | 1370 => {
+                Error::definite(codes::GRANT_MISSING, said).note(note).help(format!(
+                    "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX ON {}.* TO '{}'@'%'",
+                    sql::quote(&self.0.database),
+                    self.0.account()
+                ))
+            }
             1049 => Error::definite(codes::TARGET_OPEN, said)
                 .note(note)
                 .help(format!("CREATE DATABASE {};", sql::quote(&self.0.database))),
-            1264 | 1265 | 1292 | 1366 | 1367 | 1406 | 1411 | 1416 | 1525 | 3140 | 3141 | 3157 | 3643 | 3616 | 4078 | 6138 | 6136 => {
-                Error::definite(codes::TARGET_VALUE, said)
-                    .note(note)
-                    .help("leave the column out of the flow, or compute another value for it: select .. as ..")
-            }
+            1264 | 1265 | 1292 | 1366 | 1367 | 1406 | 1411 | 1416 | 1525 | 3140 | 3141 | 3157 | 3643
+            | 3616 | 4078 | 6138 | 6136 => Error::definite(codes::TARGET_VALUE, said)
+                .note(note)
+                .help("leave the column out of the flow, or compute another value for it: select .. as .."),
             _ => Error::definite(code, said).note(note),
         }
     }
@@ -457,8 +467,10 @@ impl Errors<'_> {
                         ),
                     )
                 }
-                3159 => Error::definite(codes::TLS_FAILED, format!("{place} refuses connections without TLS"))
-                    .help("write tls = verify-identity with tls_ca, or at least tls = required"),
+                3159 => {
+                    Error::definite(codes::TLS_FAILED, format!("{place} refuses connections without TLS"))
+                        .help("write tls = verify-identity with tls_ca, or at least tls = required")
+                }
                 _ => self.server(codes::TARGET_OPEN, "connecting", e),
             },
             mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => Error::definite(
@@ -481,12 +493,11 @@ impl Errors<'_> {
             {
                 self.tls(e)
             }
-            _ => Error::transient(codes::TARGET_OPEN, format!("no connection to {place}{}", self.why(e))).help(
-                match &self.0.socket {
+            _ => Error::transient(codes::TARGET_OPEN, format!("no connection to {place}{}", self.why(e)))
+                .help(match &self.0.socket {
                     Some(_) => "check that the server runs on this machine and that socket is its @@socket",
                     None => "check that the server runs and that url names its host and port",
-                },
-            ),
+                }),
         }
     }
 
@@ -508,7 +519,10 @@ impl Errors<'_> {
     }
 
     pub(crate) fn not_understood(self, what: &str) -> Error {
-        Error::definite(codes::TARGET_OPEN, format!("{} gave no answer that can be read: {what}", self.0.place()))
+        Error::definite(
+            codes::TARGET_OPEN,
+            format!("{} gave no answer that can be read: {what}", self.0.place()),
+        )
     }
 }
 

@@ -136,10 +136,16 @@ impl Change<'_> {
                 sql.extend_from_slice(b" AND ");
             }
             sql.extend_from_slice(format!("{} <=> ", quote(&there.name)).as_bytes());
-            if Slot::new(&column.ty, &there.ty, &self.link.dialect).push(&mut sql, &value.get(0)) == Pushed::NoPlace {
+            if Slot::new(&column.ty, &there.ty, &self.link.dialect).push(&mut sql, &value.get(0))
+                == Pushed::NoPlace
+            {
                 return Err(Error::definite(
                     codes::TARGET_VALUE,
-                    format!("table \"{table}\", column \"{}\": {} cannot be there", column.name, value.get(0)),
+                    format!(
+                        "table \"{table}\", column \"{}\": {} cannot be there",
+                        column.name,
+                        value.get(0)
+                    ),
                 ));
             }
         }
@@ -231,7 +237,8 @@ impl Change<'_> {
         let in_key = found.primary_key().contains(&&*there.name);
         let wanted = declared(ty, &dialect, in_key);
         let charset = there.charset.as_deref();
-        if normal(&there.ty) == normal(&wanted.ty) && ty.charset().is_none_or(|_| charset == Some("utf8mb4")) {
+        if normal(&there.ty) == normal(&wanted.ty) && ty.charset().is_none_or(|_| charset == Some("utf8mb4"))
+        {
             return Ok(Step::Nothing);
         }
         if self.has_rows(&found)? {
@@ -245,7 +252,13 @@ impl Change<'_> {
     }
 
     /// Does the target arrive at the values that the source has arrived at?
-    fn convertible(&mut self, found: &Found, there: &FoundColumn, ty: &ColumnType, wanted: &Declared) -> Result<()> {
+    fn convertible(
+        &mut self,
+        found: &Found,
+        there: &FoundColumn,
+        ty: &ColumnType,
+        wanted: &Declared,
+    ) -> Result<()> {
         let from = normal(&there.ty);
         let from = from.split(['(', ' ']).next().unwrap_or_default();
         let to = wanted.ty.split(['(', ' ']).next().unwrap_or_default();
@@ -261,7 +274,9 @@ impl Change<'_> {
             .note(why.to_owned())
             .help("copy the table anew, or exclude alter_column_type from the flow's schema changes"))
         };
-        if (from == "timestamp") != (to == "timestamp") && ["timestamp", "datetime", "date", "time"].contains(&from) {
+        if (from == "timestamp") != (to == "timestamp")
+            && ["timestamp", "datetime", "date", "time"].contains(&from)
+        {
             return refuse("it depends on the time zone of the session that changed the column");
         }
         let is_text = |w: &str| w.ends_with("char") || w.ends_with("text") || w == "enum" || w == "set";
@@ -340,9 +355,7 @@ impl Change<'_> {
             .note(format!("\"{to}\": {}", new.shown()))
             .help(format!("move one of them away: RENAME TABLE {} TO ..;", quote(to)))),
             (None, None) => self.there(from).map(|_| Step::Nothing),
-            (Some(_), None) => {
-                Ok(Step::definition(format!("RENAME TABLE {} TO {}", quote(from), quote(to))))
-            }
+            (Some(_), None) => Ok(Step::definition(format!("RENAME TABLE {} TO {}", quote(from), quote(to)))),
         }
     }
 }
@@ -353,7 +366,11 @@ fn narrower(wanted: &Declared) -> Option<Declared> {
     let n: usize = rest.trim_end_matches(')').parse().ok()?;
     let ty = match word {
         "varchar" | "char" => {
-            if n * 4 <= 65_535 { "text" } else { "mediumtext" }
+            if n * 4 <= 65_535 {
+                "text"
+            } else {
+                "mediumtext"
+            }
         }
         "varbinary" => "blob",
         _ => return None,

@@ -26,9 +26,9 @@ pub(crate) fn default_literal(column: &Column, dialect: &Dialect) -> Result<Opti
             Some(literal) => {
                 let is_zero = matches!(&literal, Literal::Text(t) if t.starts_with("0000-00-00"));
                 match column.ty {
-                    ColumnType::Timestamp { .. } if !is_zero => {
-                        Err(format!("DEFAULT {text} is in the time zone of the session that added the column"))
-                    }
+                    ColumnType::Timestamp { .. } if !is_zero => Err(format!(
+                        "DEFAULT {text} is in the time zone of the session that added the column"
+                    )),
                     ColumnType::Geometry { .. } | ColumnType::Vector { .. } | ColumnType::Json => {
                         Err(format!("DEFAULT {text} of a {} column", column.ty))
                     }
@@ -205,7 +205,9 @@ mod tests {
         ] {
             assert_eq!(of(text).as_deref(), Some(sql), "{text}");
         }
-        for text in ["CURRENT_TIMESTAMP", "(uuid())", "1 + 1", "'a", "'a' OR 'b'", "1--1", "now()", "'a'; DROP"] {
+        for text in
+            ["CURRENT_TIMESTAMP", "(uuid())", "1 + 1", "'a", "'a' OR 'b'", "1--1", "now()", "'a'; DROP"]
+        {
             assert_eq!(of(text), None, "{text}");
         }
     }

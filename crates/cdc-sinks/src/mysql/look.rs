@@ -2,7 +2,7 @@
 
 use super::conn::Link;
 use super::sql::{self, clipped, quote, quote_all};
-use super::types::{Dialect, Declared, layout, normal, takes};
+use super::types::{Declared, Dialect, layout, normal, takes};
 use cdc_core::connector::TargetTable;
 use cdc_core::schema::{Column, ColumnType, same_name};
 use cdc_core::{Error, Result, codes};
@@ -196,8 +196,14 @@ impl Found {
         }
         if self.name != table.name {
             return vec![misfit(
-                format!("it is spelled \"{}\", and this server tells no letter case apart in names", self.name),
-                format!("send the flow to \"{}\", or to a name that differs in more than letter case", self.name),
+                format!(
+                    "it is spelled \"{}\", and this server tells no letter case apart in names",
+                    self.name
+                ),
+                format!(
+                    "send the flow to \"{}\", or to a name that differs in more than letter case",
+                    self.name
+                ),
             )];
         }
         let mut misfits = Vec::new();
@@ -236,7 +242,11 @@ impl Found {
                 Some(found) if found.not_null && column.nullable && !table.key.contains(&i) => {
                     misfits.push(misfit(
                         format!("column \"{}\" is NOT NULL there; the source may hold NULL", found.name),
-                        format!("ALTER TABLE {here} MODIFY COLUMN {} {} NULL;", quote(&found.name), wanted.sql()),
+                        format!(
+                            "ALTER TABLE {here} MODIFY COLUMN {} {} NULL;",
+                            quote(&found.name),
+                            wanted.sql()
+                        ),
                     ));
                 }
                 Some(_) => {}

@@ -138,7 +138,8 @@ impl MysqlOptions {
             host,
             port,
             socket: named("socket"),
-            database: needed("database", "the database whose tables are written; it must be there")?.to_owned(),
+            database: needed("database", "the database whose tables are written; it must be there")?
+                .to_owned(),
             user: needed("user", "the account's name")?.to_owned(),
             password: options.text("password").map(str::to_owned),
             password_file: named("password_file"),

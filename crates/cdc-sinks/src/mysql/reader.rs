@@ -102,7 +102,10 @@ impl TargetReader for MysqlReader {
         if table.is_multiset() {
             return Err(Error::definite(
                 codes::INTERNAL,
-                format!("rows of table \"{}\" were to be compared by a key that it does not have", table.name),
+                format!(
+                    "rows of table \"{}\" were to be compared by a key that it does not have",
+                    table.name
+                ),
             ));
         }
         let Some((link, errors, reading)) = self.find(table)? else {
@@ -127,7 +130,9 @@ impl TargetReader for MysqlReader {
                     statement.truncate(before);
                 }
             }
-            let found = if asked == 0 { Vec::new() } else {
+            let found = if asked == 0 {
+                Vec::new()
+            } else {
                 link.rows(&statement).map_err(|e| {
                     errors.of(codes::TARGET_OPEN, &format!("reading table \"{}\"", table.name), &e)
                 })?
@@ -172,12 +177,15 @@ impl TargetReader for MysqlReader {
             }
             each(bytes, sql::clipped(&texts.join(", ")))
         })
-        .map_err(|e| errors.of(codes::TARGET_OPEN, &format!("reading the keys of table \"{}\"", table.name), &e))
+        .map_err(|e| {
+            errors.of(codes::TARGET_OPEN, &format!("reading the keys of table \"{}\"", table.name), &e)
+        })
     }
 
     fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8> {
         // what a column's type at the target is does not matter to what its values read as
-        let slots: Vec<Slot> = table.schema.columns.iter().map(|c| Slot::new(&c.ty, "", &Dialect::default())).collect();
+        let slots: Vec<Slot> =
+            table.schema.columns.iter().map(|c| Slot::new(&c.ty, "", &Dialect::default())).collect();
         encode(table, &slots, row)
     }
 }

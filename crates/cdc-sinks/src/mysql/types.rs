@@ -186,11 +186,8 @@ pub(crate) fn declared(ty: &ColumnType, dialect: &Dialect, in_key: bool) -> Decl
         charset: Some(("utf8mb4".to_owned(), dialect.collation_of(charset, in_key))),
         srid: None,
     };
-    let ascii = |ty: String| Declared {
-        ty,
-        charset: Some(("ascii".to_owned(), "ascii_bin".to_owned())),
-        srid: None,
-    };
+    let ascii =
+        |ty: String| Declared { ty, charset: Some(("ascii".to_owned(), "ascii_bin".to_owned())), srid: None };
     let members = |word: &str, labels: &[std::sync::Arc<str>]| {
         let labels: Vec<String> = labels.iter().map(|l| sql::text(l)).collect();
         Declared {
@@ -271,11 +268,8 @@ pub(crate) fn declared(ty: &ColumnType, dialect: &Dialect, in_key: bool) -> Decl
 /// `TARGET_SHAPE` where no index can hold its key.
 pub(crate) fn layout(table: &TargetTable, dialect: &Dialect) -> Result<Vec<Declared>> {
     let columns = &table.schema.columns;
-    let mut all: Vec<Declared> = columns
-        .iter()
-        .enumerate()
-        .map(|(i, c)| declared(&c.ty, dialect, table.key.contains(&i)))
-        .collect();
+    let mut all: Vec<Declared> =
+        columns.iter().enumerate().map(|(i, c)| declared(&c.ty, dialect, table.key.contains(&i))).collect();
     fit_key(table, dialect, &mut all)?;
     let count = |all: &[Declared]| all.iter().map(Declared::row_bytes).sum::<usize>() + all.len().div_ceil(8);
     while count(&all) > ROW_BYTES {
@@ -337,7 +331,8 @@ fn fit_key(table: &TargetTable, dialect: &Dialect, all: &mut [Declared]) -> Resu
     let left = KEY_BYTES.saturating_sub(bytes(all));
     for i in &lobs {
         let share = left / lobs.len();
-        let length = if all[*i].charset.is_some() { (share.saturating_sub(2)) / 4 } else { share.saturating_sub(2) };
+        let length =
+            if all[*i].charset.is_some() { (share.saturating_sub(2)) / 4 } else { share.saturating_sub(2) };
         let word = if all[*i].charset.is_some() { "varchar" } else { "varbinary" };
         all[*i].ty = format!("{word}({length})");
         if length == 0 {
@@ -366,7 +361,10 @@ pub(crate) fn normal(column_type: &str) -> String {
         }
         "year" => word,
         "geometrycollection" => "geomcollection".to_owned(),
-        "enum" | "set" => format!("{word}({})", members_of(column_type).iter().map(|l| sql::text(l)).collect::<Vec<_>>().join(",")),
+        "enum" | "set" => format!(
+            "{word}({})",
+            members_of(column_type).iter().map(|l| sql::text(l)).collect::<Vec<_>>().join(",")
+        ),
         "float" | "double" | "decimal" => {
             let rest = rest.to_ascii_lowercase();
             let args = rest.find(')').map_or("", |end| &rest[..=end]);
@@ -469,12 +467,11 @@ pub(crate) fn takes(found: &str, charset: Option<&str>, ty: &ColumnType, dialect
         ColumnType::Bit { width } => word == "bit" && n >= usize::from(*width),
         ColumnType::Char { length, .. } => {
             let chars = *length as usize;
-            (word == "char" && n >= chars && charset.is_some_and(|c| holds(c, ty))) || text_room(chars, chars * 4)
+            (word == "char" && n >= chars && charset.is_some_and(|c| holds(c, ty)))
+                || text_room(chars, chars * 4)
         }
         ColumnType::VarChar { length, .. } => text_room(*length as usize, *length as usize * 4),
-        ColumnType::Text { size, charset } => {
-            text_room(usize::MAX, lob_bytes(&widened(*size, charset)))
-        }
+        ColumnType::Text { size, charset } => text_room(usize::MAX, lob_bytes(&widened(*size, charset))),
         ColumnType::Binary { length } | ColumnType::VarBinary { length } => byte_room(*length as usize),
         ColumnType::Blob { size } => byte_room(lob_bytes(size)),
         ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => {
@@ -505,7 +502,9 @@ pub(crate) fn takes(found: &str, charset: Option<&str>, ty: &ColumnType, dialect
 /// Does a character set hold every text of a column?
 fn holds(charset: &str, ty: &ColumnType) -> bool {
     let source = ty.charset().map_or("ascii", |c| &*c.name);
-    let same = |a: &str, b: &str| a == b || (a.starts_with("utf8") && b == "utf8") || (a == "utf8mb3" && b.starts_with("utf8mb3"));
+    let same = |a: &str, b: &str| {
+        a == b || (a.starts_with("utf8") && b == "utf8") || (a == "utf8mb3" && b.starts_with("utf8mb3"))
+    };
     charset == "utf8mb4" || same(charset, source) || (source == "ascii" && char_bytes(charset) < 4)
 }
 
@@ -655,7 +654,9 @@ impl Slot {
     /// A stored value, as [`Slot::stored`] has it, as a literal.
     pub(crate) fn push_stored(&self, out: &mut Vec<u8>, stored: &[u8]) {
         match &self.ty {
-            ColumnType::Int { .. } | ColumnType::Bit { .. } | ColumnType::Year => out.extend_from_slice(stored),
+            ColumnType::Int { .. } | ColumnType::Bit { .. } | ColumnType::Year => {
+                out.extend_from_slice(stored)
+            }
             ColumnType::Float { .. } | ColumnType::Double { .. } => {
                 let bits: Option<[u8; 8]> = stored.try_into().ok();
                 if !bits.is_some_and(|b| sql::push_double(out, f64::from_bits(u64::from_be_bytes(b)))) {
@@ -673,7 +674,13 @@ impl Slot {
     }
 
     /// Appends a condition that holds for a stored value that is this one in every bit, and for no other.
-    pub(crate) fn push_exactly(&self, out: &mut Vec<u8>, column: &str, value: &Value<'_>, dialect: &Dialect) -> bool {
+    pub(crate) fn push_exactly(
+        &self,
+        out: &mut Vec<u8>,
+        column: &str,
+        value: &Value<'_>,
+        dialect: &Dialect,
+    ) -> bool {
         use ColumnType as T;
         let quoted = sql::quote(column);
         if value.is_null() {
@@ -685,13 +692,25 @@ impl Slot {
             return false;
         }
         match &self.ty {
-            T::Char { .. } | T::VarChar { .. } | T::Text { .. } | T::Enum { .. } | T::Set { .. } | T::Json | T::Uuid | T::Inet4 | T::Inet6 => {
+            T::Char { .. }
+            | T::VarChar { .. }
+            | T::Text { .. }
+            | T::Enum { .. }
+            | T::Set { .. }
+            | T::Json
+            | T::Uuid
+            | T::Inet4
+            | T::Inet6 => {
                 out.extend_from_slice(
                     format!("CONVERT({quoted} USING utf8mb4) COLLATE {} = ", dialect.exact()).as_bytes(),
                 );
                 sql::push_text(out, &expected);
             }
-            T::Geometry { .. } | T::Vector { .. } | T::Binary { .. } | T::VarBinary { .. } | T::Blob { .. } => {
+            T::Geometry { .. }
+            | T::Vector { .. }
+            | T::Binary { .. }
+            | T::VarBinary { .. }
+            | T::Blob { .. } => {
                 out.extend_from_slice(format!("HEX({quoted}) = '").as_bytes());
                 sql::push_hex(out, &expected);
                 out.push(b'\'');
@@ -728,12 +747,14 @@ impl Slot {
             | ColumnType::Vector { .. } => {
                 let mut out = b"0x".to_vec();
                 sql::push_hex(&mut out, &stored[..stored.len().min(100)]);
-                let more = if stored.len() > 100 { format!(".. ({} bytes)", stored.len()) } else { String::new() };
+                let more =
+                    if stored.len() > 100 { format!(".. ({} bytes)", stored.len()) } else { String::new() };
                 format!("{}{more}", String::from_utf8_lossy(&out))
             }
-            ColumnType::Int { .. } | ColumnType::Decimal { .. } | ColumnType::Bit { .. } | ColumnType::Year => {
-                String::from_utf8_lossy(stored).into_owned()
-            }
+            ColumnType::Int { .. }
+            | ColumnType::Decimal { .. }
+            | ColumnType::Bit { .. }
+            | ColumnType::Year => String::from_utf8_lossy(stored).into_owned(),
             _ => sql::clipped(&format!("{:?}", String::from_utf8_lossy(stored))),
         }
     }

@@ -84,8 +84,9 @@ impl Writer {
     pub(crate) fn new(table: &Arc<TargetTable>, found: &Found, dialect: &Dialect) -> Writer {
         let columns = &table.schema.columns;
         let there = |i: usize| found.column(&columns[i].name);
-        let names: Vec<String> =
-            (0..columns.len()).map(|i| there(i).map_or(columns[i].name.to_string(), |c| c.name.clone())).collect();
+        let names: Vec<String> = (0..columns.len())
+            .map(|i| there(i).map_or(columns[i].name.to_string(), |c| c.name.clone()))
+            .collect();
         let slots = (0..columns.len())
             .map(|i| Slot::new(&columns[i].ty, there(i).map_or("", |c| &c.ty), dialect))
             .collect();
@@ -271,12 +272,21 @@ impl Writer {
     }
 
     /// The values of a row, in parentheses; where they are absent those that are stored.
-    fn push_row(&self, sql: &mut Vec<u8>, change: &TargetChange, stored: Option<&Given>) -> Result<Pushed, Error> {
+    fn push_row(
+        &self,
+        sql: &mut Vec<u8>,
+        change: &TargetChange,
+        stored: Option<&Given>,
+    ) -> Result<Pushed, Error> {
         let Some(row) = &change.row else {
             return Err(self.broken(&format!("an upsert of {:?} came without its row", change.key)));
         };
         if row.len() != self.slots.len() {
-            return Err(self.broken(&format!("{row:?} has {} values instead of {}", row.len(), self.slots.len())));
+            return Err(self.broken(&format!(
+                "{row:?} has {} values instead of {}",
+                row.len(),
+                self.slots.len()
+            )));
         }
         let mut pushed = Pushed::Done;
         for (i, (value, slot)) in row.iter().zip(&self.slots).enumerate() {
@@ -323,7 +333,11 @@ impl Writer {
     /// `(a = 1 AND b = 2)`.
     fn push_key(&self, sql: &mut Vec<u8>, key: &Row) -> Result<Pushed, Error> {
         if key.len() != self.table.key.len() {
-            return Err(self.broken(&format!("key {key:?} has {} values instead of {}", key.len(), self.table.key.len())));
+            return Err(self.broken(&format!(
+                "key {key:?} has {} values instead of {}",
+                key.len(),
+                self.table.key.len()
+            )));
         }
         for (n, (i, value)) in self.table.key.iter().zip(key.iter()).enumerate() {
             sql.extend_from_slice(if n == 0 { b"(" } else { b" AND " });
@@ -386,7 +400,10 @@ impl Writer {
         match odd {
             None => Ok(found),
             Some(warning) => Err(self.note_change(
-                Error::definite(codes::TARGET_VALUE, format!("table \"{}\": {}", self.table.name, warning.join(" "))),
+                Error::definite(
+                    codes::TARGET_VALUE,
+                    format!("table \"{}\": {}", self.table.name, warning.join(" ")),
+                ),
                 change,
             )),
         }
@@ -489,7 +506,9 @@ impl Writer {
             sql.extend_from_slice(format!(" LIMIT {count}").as_bytes());
             let deleted = way.link.run(&sql).map_err(|e| {
                 let doing = format!("deleting rows of table \"{}\"", self.table.name);
-                way.errors.of(codes::TARGET_WRITE, &doing, &e).note(format!("row: {}", clipped(&format!("{row:?}"))))
+                way.errors
+                    .of(codes::TARGET_WRITE, &doing, &e)
+                    .note(format!("row: {}", clipped(&format!("{row:?}"))))
             })?;
             if deleted < count {
                 return Err(self.no_row(row));
@@ -553,7 +572,8 @@ impl Writer {
             TargetOp::Delete => "deleting",
             TargetOp::Upsert => "writing",
         };
-        let doing = format!("{doing} key {} of table \"{}\"", clipped(&format!("{:?}", change.key)), self.table.name);
+        let doing =
+            format!("{doing} key {} of table \"{}\"", clipped(&format!("{:?}", change.key)), self.table.name);
         let error = errors.of(codes::TARGET_WRITE, &doing, e);
         if error.is_transient() { error } else { self.note_change(error, change) }
     }
@@ -571,9 +591,12 @@ impl Writer {
     }
 
     fn null_in_key(&self, row: &Row) -> Error {
-        Error::definite(codes::KEY_COLUMN_NULL, format!("table \"{}\": NULL in a key column", self.table.name))
-            .note(format!("row: {}", clipped(&format!("{row:?}"))))
-            .help("choose another key for the flow: key (..)")
+        Error::definite(
+            codes::KEY_COLUMN_NULL,
+            format!("table \"{}\": NULL in a key column", self.table.name),
+        )
+        .note(format!("row: {}", clipped(&format!("{row:?}"))))
+        .help("choose another key for the flow: key (..)")
     }
 
     fn nothing_to_update(&self, key: &Row) -> Error {
@@ -597,7 +620,8 @@ impl Writer {
 
     fn no_place(&self, i: usize, value: &cdc_core::Value<'_>, row: &Row) -> Error {
         let column = self.table.schema.columns.get(i);
-        let (name, ty) = column.map_or((String::new(), String::new()), |c| (c.name.to_string(), c.ty.to_string()));
+        let (name, ty) =
+            column.map_or((String::new(), String::new()), |c| (c.name.to_string(), c.ty.to_string()));
         let place = format!("table \"{}\", column \"{name}\"", self.table.name);
         let row = format!("row: {}", clipped(&format!("{row:?}")));
         if value.is_absent() {

@@ -2,9 +2,9 @@
 #![allow(dead_code)]
 
 use super::common::{binding, job, plan};
+use cdc_core::Row;
 use cdc_core::connector::{Comparison, Sink, TargetReader, TargetTable};
 use cdc_core::plan::{OptionValue, SinkPlan};
-use cdc_core::Row;
 use cdc_testkit::servers::{Server, ServerOptions};
 use std::path::Path;
 
@@ -44,8 +44,10 @@ impl<'s> Target<'s> {
 
     pub fn plan(&self) -> SinkPlan {
         let url = format!("mysql://127.0.0.1:{}", self.port);
-        let mut plan =
-            plan("mysql", &[("url", &url), ("database", &self.database), ("user", "dw"), ("tls", "preferred")]);
+        let mut plan = plan(
+            "mysql",
+            &[("url", &url), ("database", &self.database), ("user", "dw"), ("tls", "preferred")],
+        );
         plan.options.0.insert("password".into(), OptionValue::Secret("secret".into()));
         plan
     }
@@ -67,8 +69,10 @@ impl<'s> Target<'s> {
 
     /// Runs statements as the user, who may do anything.
     pub fn run(&self, sql: &str) -> Vec<String> {
-        let before =
-            format!("SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'; USE `{}`;\n", self.database.replace('`', "``"));
+        let before = format!(
+            "SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'; USE `{}`;\n",
+            self.database.replace('`', "``")
+        );
         let text = self.server.sql(&format!("{before}{sql}")).unwrap();
         text.lines().map(|line| line.replace('\t', "|")).collect()
     }
