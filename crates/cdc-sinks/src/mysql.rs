@@ -153,7 +153,7 @@ pub fn descriptor() -> ConnectorDescriptor {
     ConnectorDescriptor {
         name: "mysql",
         role: ConnectorRole::Sink,
-        help: "a database of a MySQL or MariaDB server; exactly once",
+        help: "writes to a database of a MySQL or MariaDB server; exactly once",
         options: vec![
             needed("url", OptionKind::Url, "mysql://host:port"),
             needed("database", OptionKind::Text, "the database whose tables are written; it must be there"),

@@ -1,7 +1,8 @@
 //! A connection to the target, and the session that it has.
 //!
 //! The sink is called from one thread and answers when it is done, so the asynchronous client runs on a runtime
-//! of its own, on the caller's thread, for as long as a call takes.
+//! of its own, on the caller's thread, for as long as a call takes. (Where that thread is a
+//! runtime's already, as in `cdc verify`, it waits for another one: a runtime within a runtime is forbidden.)
 //!
 //! Nothing of the session is left to the server's or the account's defaults:
 //!
@@ -24,10 +25,11 @@ use mysql_async::{ClientIdentity, Conn, DriverError, IoError, OptsBuilder, Serve
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Once, mpsc};
+use std::thread;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// How a session is made strict.
 pub(crate) const STRICT: &str =
@@ -44,7 +46,8 @@ pub(crate) type Given = Vec<Option<Vec<u8>>>;
 
 /// A connection.
 pub(crate) struct Link {
-    runtime: Runtime,
+    /// `None` only in its end.
+    runtime: Option<Runtime>,
     /// `None` once it is lost.
     conn: Option<Conn>,
     /// Its number at the server.
@@ -67,7 +70,7 @@ impl Link {
         let connect = |opts: OptsBuilder| {
             // the library panics on an RSA key into which the password does not fit, and on methods it does not know
             catch_unwind(AssertUnwindSafe(|| {
-                runtime.block_on(async { tokio::time::timeout(timeout, Conn::new(opts)).await })
+                beside(|| runtime.block_on(async { tokio::time::timeout(timeout, Conn::new(opts)).await }))
             }))
             .map_err(|_| {
                 Error::definite(
@@ -94,8 +97,13 @@ impl Link {
                 .help("check that the server runs and that url names its host and port, or raise connect_timeout")
             })?
             .map_err(|e| errors.connecting(&e))?;
-        let mut link =
-            Link { runtime, id: conn.id(), conn: Some(conn), dialect: Dialect::default(), packet: 1 << 20 };
+        let mut link = Link {
+            runtime: Some(runtime),
+            id: conn.id(),
+            conn: Some(conn),
+            dialect: Dialect::default(),
+            packet: 1 << 20,
+        };
         link.begin_session(errors)?;
         Ok(link)
     }
@@ -161,8 +169,8 @@ impl Link {
     /// Ends the connection without a word: whatever is open at the server is rolled back there.
     pub(crate) fn abandon(&mut self) {
         if let Some(conn) = self.conn.take() {
-            // outside of its runtime the library only closes the socket
-            drop(conn);
+            // without a runtime around it the library only closes the socket; within another one it would go on there
+            beside(move || drop(conn));
         }
     }
 
@@ -207,56 +215,109 @@ impl Link {
         each: &mut dyn FnMut(Given) -> bool,
     ) -> mysql_async::Result<()> {
         let sql = sql.as_ref();
-        let stopped = self.ask(async |conn| {
-            let mut result = conn.query_iter(sql).await?;
-            while let Some(row) = result.next().await? {
-                let values = row.unwrap().into_iter().map(|value| match value {
-                    mysql_async::Value::NULL => None,
-                    mysql_async::Value::Bytes(bytes) => Some(bytes),
-                    // a text protocol gives nothing else
-                    other => Some(other.as_sql(true).into_bytes()),
-                });
-                if !each(values.collect()) {
-                    return Ok(true);
-                }
-            }
-            result.drop_result().await?;
-            Ok(false)
-        })?;
+        let stopped = if Handle::try_current().is_err() {
+            self.ask_here(async |conn| stream(conn, sql, each).await)?
+        } else {
+            // the rows come over to this thread, to which `each` belongs
+            let (Some(conn), Some(runtime)) = (&mut self.conn, &self.runtime) else { return Err(closed()) };
+            let (to, rows) = mpsc::sync_channel::<Given>(64);
+            let result = thread::scope(|scope| {
+                let reading =
+                    scope.spawn(move || runtime.block_on(stream(conn, sql, &mut |row| to.send(row).is_ok())));
+                let stopped = !rows.iter().all(&mut *each);
+                drop(rows);
+                joined(reading.join()).map(|left| left || stopped)
+            });
+            self.ended(&result);
+            result?
+        };
         if stopped {
             self.abandon();
         }
         Ok(())
     }
 
-    fn ask<T>(
+    fn ask<T: Send>(
+        &mut self,
+        ask: impl AsyncFnOnce(&mut Conn) -> mysql_async::Result<T> + Send,
+    ) -> mysql_async::Result<T> {
+        let (Some(conn), Some(runtime)) = (&mut self.conn, &self.runtime) else { return Err(closed()) };
+        let result = beside(|| runtime.block_on(ask(conn)));
+        self.ended(&result);
+        result
+    }
+
+    /// The same, on this thread and no other.
+    fn ask_here<T>(
         &mut self,
         ask: impl AsyncFnOnce(&mut Conn) -> mysql_async::Result<T>,
     ) -> mysql_async::Result<T> {
-        let Some(conn) = &mut self.conn else {
-            return Err(mysql_async::Error::Driver(DriverError::ConnectionClosed));
-        };
-        let result = self.runtime.block_on(ask(conn));
-        if let Err(e) = &result
-            && ends_connection(e)
-        {
-            self.abandon();
-        }
+        let (Some(conn), Some(runtime)) = (&mut self.conn, &self.runtime) else { return Err(closed()) };
+        let result = runtime.block_on(ask(conn));
+        self.ended(&result);
         result
     }
+
+    fn ended<T>(&mut self, result: &mysql_async::Result<T>) {
+        if result.as_ref().is_err_and(ends_connection) {
+            self.abandon();
+        }
+    }
+}
+
+fn closed() -> mysql_async::Error {
+    mysql_async::Error::Driver(DriverError::ConnectionClosed)
+}
+
+/// Gives out rows until told `false`; true if there may be more.
+async fn stream(
+    conn: &mut Conn,
+    sql: &[u8],
+    each: &mut dyn FnMut(Given) -> bool,
+) -> mysql_async::Result<bool> {
+    let mut result = conn.query_iter(sql).await?;
+    while let Some(row) = result.next().await? {
+        let values = row.unwrap().into_iter().map(|value| match value {
+            mysql_async::Value::NULL => None,
+            mysql_async::Value::Bytes(bytes) => Some(bytes),
+            // a text protocol gives nothing else
+            other => Some(other.as_sql(true).into_bytes()),
+        });
+        if !each(values.collect()) {
+            return Ok(true);
+        }
+    }
+    result.drop_result().await?;
+    Ok(false)
+}
+
+/// Does something on this thread, or where that is a runtime's on another one.
+fn beside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    if Handle::try_current().is_err() {
+        return work();
+    }
+    thread::scope(|scope| joined(scope.spawn(work).join()))
+}
+
+/// A panic on another thread is one on this.
+fn joined<T>(result: thread::Result<T>) -> T {
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 impl Drop for Link {
     /// Says goodbye, so that the server does not count an aborted client.
     fn drop(&mut self) {
-        let Some(conn) = self.conn.take() else { return };
-        if std::thread::panicking() || tokio::runtime::Handle::try_current().is_ok() {
-            return;
-        }
-        self.runtime.block_on(async {
-            let goodbye = tokio::time::timeout(Duration::from_secs(1), conn.disconnect());
-            // a connection that cannot be ended well ends with its socket
-            drop(goodbye.await);
+        let Some(runtime) = self.runtime.take() else { return };
+        let conn = self.conn.take();
+        beside(|| {
+            if let Some(conn) = conn.filter(|_| !thread::panicking()) {
+                runtime.block_on(async {
+                    let goodbye = tokio::time::timeout(Duration::from_secs(1), conn.disconnect());
+                    // a connection that cannot be ended well ends with its socket
+                    drop(goodbye.await);
+                });
+            }
+            drop(runtime);
         });
     }
 }
