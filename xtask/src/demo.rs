@@ -16,25 +16,58 @@ use crate::tidy::cargo;
 use crate::{say, servers};
 
 const PIPELINE: &str = "examples/shop.cdc";
+const TO_MYSQL: &str = "examples/shop_mysql.cdc";
 
 /// How long a run may take to catch up before the demo gives up on it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// `cargo xtask demo [--server SERVER] [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]`
+/// What the shop is copied into: a file, or another server.
+enum Target {
+    Sqlite(PathBuf),
+    Server(Server),
+}
+
+impl Target {
+    /// As the pipelines take it.
+    fn parameter(&self) -> String {
+        match self {
+            Target::Sqlite(path) => path.display().to_string(),
+            Target::Server(server) => format!("mysql://127.0.0.1:{}", server.port()),
+        }
+    }
+
+    /// Starts the server that `--target` names; the database and the account's rights are the user's part.
+    fn start(name: &str, folder: &Path) -> Result<(Target, &'static str)> {
+        if name == "sqlite" {
+            return Ok((Target::Sqlite(folder.join("shop.db")), PIPELINE));
+        }
+        let kind: ServerKind = name.parse().context("--target: sqlite, or a server")?;
+        servers::ensure(kind)?;
+        let server = Server::start(ServerOptions::of(kind))?;
+        server.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
+        say!("== a {kind} server as the target on port {}", server.port());
+        Ok((Target::Server(server), TO_MYSQL))
+    }
+}
+
+/// `cargo xtask demo [--server SERVER] [--target sqlite|SERVER] [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]`
 pub fn main(args: &mut Args) -> Result<()> {
     let kind = args.value("--server")?.map_or(Ok(ServerKind::default()), |name| name.parse())?;
     let rows = args.number("--rows", 20_000)?.max(100);
     let keep = args.flag("--keep");
     let program = args.value("--cdc")?;
-    let pipeline = args.value("--pipeline")?.unwrap_or_else(|| PIPELINE.into());
+    let pipeline = args.value("--pipeline")?;
+    let target = args.value("--target")?.unwrap_or_else(|| "sqlite".into());
     args.finish()?;
-    ensure!(workspace_dir().join(&pipeline).exists(), "{pipeline} is not there");
     let program = program_or_build(program)?;
     servers::ensure(kind)?;
 
     let folder = target_dir().join("demo");
     remove_dir(&folder)?;
     fs::create_dir_all(&folder)?;
+    let (target, usual) = Target::start(&target, &folder)?;
+    let pipeline = pipeline.unwrap_or_else(|| usual.into());
+    ensure!(workspace_dir().join(&pipeline).exists(), "{pipeline} is not there");
     let start = Instant::now();
     let server = Server::start(ServerOptions::of(kind))?;
     say!("== a {kind} server on port {}, {:.1} s", server.port(), start.elapsed().as_secs_f64());
@@ -42,7 +75,7 @@ pub fn main(args: &mut Args) -> Result<()> {
     server.sql(&shop(kind, rows))?;
     say!("== {} in database shop, {:.1} s", counts(&server)?, start.elapsed().as_secs_f64());
 
-    let demo = Demo { program, pipeline, port: server.port(), folder };
+    let demo = Demo { program, pipeline, port: server.port(), target, folder };
     say!("== cdc run {}", demo.pipeline);
     let mut run = Guarded::spawn(&mut demo.command("run"))?;
     pause(&mut run, 1500)?;
@@ -76,7 +109,7 @@ pub fn main(args: &mut Args) -> Result<()> {
     ensure!(has_no_differences(verdict), "source and target differ: {verdict}");
     say!("\ndemo: {}", verdict.trim());
     if keep {
-        say!("target {}", demo.target().display());
+        say!("target {}", demo.target.parameter());
         servers::say_how_to_use(&server);
         say!("running until Ctrl-C");
         servers::wait_for_interrupt()?;
@@ -103,14 +136,11 @@ struct Demo {
     program: PathBuf,
     pipeline: String,
     port: u16,
+    target: Target,
     folder: PathBuf,
 }
 
 impl Demo {
-    fn target(&self) -> PathBuf {
-        self.folder.join("shop.db")
-    }
-
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -120,16 +150,13 @@ impl Demo {
             .arg("--set")
             .arg(format!("url=mysql://127.0.0.1:{}", self.port))
             .arg("--set")
-            .arg(setting("target", &self.target()))
+            .arg(format!("target={}", self.target.parameter()))
             .arg("--state")
             .arg(self.folder.join("state"))
-            .env("CDC_PASSWORD", "cdc");
+            .env("CDC_PASSWORD", "cdc")
+            .env("DW_PASSWORD", "cdc");
         command
     }
-}
-
-fn setting(name: &str, path: &Path) -> String {
-    format!("{name}={}", path.display())
 }
 
 /// Lets the run work for a while; a run that ends by itself is an error.

@@ -21,7 +21,7 @@ usage: cargo xtask TASK
                       [--only-tests] [--skip-tests] [-- ARGUMENTS OF THE TEST RUNNER]
   ci                  the same
   tidy                which crate depends on which, no stray paths, no large files
-  demo                copy a shop while it is open, and compare every row: [--rows N] [--keep]
+  demo                copy a shop while it is open, and compare every row: [--target SERVER] [--rows N] [--keep]
                       [--server mysql|mariadb|mariadb-11.8] [--cdc PROGRAM] [--pipeline FILE]
   bench               speed against the server's own programs, into target/bench: [--quick]
                       [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]

@@ -151,13 +151,15 @@ fn a_second_run_on_another_host_fences_off_the_first() -> Result<()> {
     let job = Job::new(server, "hosts", &copy(target.port(), "dw"));
     let mut first = job.start(&[])?;
     first.says("snapshot complete")?;
-    // the same state in another folder, as on another host
-    let mut second = job.command("run", &["--state", "elsewhere"]);
+    // the same state in another folder, as on another host, with a replica id of its own
     let copied = std::process::Command::new("cp")
         .args(["-r", "state", "elsewhere"])
         .current_dir(job.path(""))
         .status()?;
     ensure!(copied.success());
+    let file = std::fs::read_to_string(job.path("p.cdc"))?;
+    std::fs::write(job.path("p.cdc"), file.replace("server_id = 8", "server_id = 9"))?;
+    let mut second = job.command("run", &["--state", "elsewhere"]);
     let mut second = support::Run::start(&mut second)?;
     second.says("going on from tick")?;
     server.sql("INSERT INTO hosts.t VALUES (2)")?;
