@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// What the shop is copied into: a file, or another server.
 enum Target {
     Sqlite(PathBuf),
-    Server(Server),
+    Server(Box<Server>),
 }
 
 impl Target {
@@ -46,7 +46,7 @@ impl Target {
         let server = Server::start(ServerOptions::of(kind))?;
         server.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
         say!("== a {kind} server as the target on port {}", server.port());
-        Ok((Target::Server(server), TO_MYSQL))
+        Ok((Target::Server(Box::new(server)), TO_MYSQL))
     }
 }
 

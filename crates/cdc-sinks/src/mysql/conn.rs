@@ -136,7 +136,7 @@ impl Link {
         } else {
             ""
         };
-        self.run(&format!(
+        self.run(format!(
             "SET SESSION sql_mode = {STRICT}, time_zone = '+00:00', \
              foreign_key_checks = 0, unique_checks = 1, autocommit = 1, wait_timeout = 86400, \
              net_read_timeout = 3600, net_write_timeout = 3600, \

@@ -6,9 +6,11 @@
 //! too where the key compares by another collation than by bytes: else the old spelling would stay.
 //!
 //! Statements are filled up to [`STATEMENT_BYTES`], within `max_allowed_packet`: a round trip and a parse for
-//! thousands of rows. LOAD DATA LOCAL was weighed against it: most servers forbid it (`local_infile` is off
-//! at MySQL by default), it silently cuts values that do not fit, as if IGNORE were written, and it has no update
-//! of a row that is there, only REPLACE.
+//! thousands of rows. Measured on two shared cores with 400,000 rows of 290 bytes: 0.63 to 0.67 of the rate of
+//! LOAD DATA LOCAL at MySQL 9.7 (125,000 against 190,000 rows/s), 0.69 to 0.75 at MariaDB 11.8; the same rows
+//! once more, as updates, are as fast. LOAD DATA LOCAL itself is no way: most servers forbid it (`local_infile` is
+//! off at MySQL by default), it silently cuts values that do not fit, as if IGNORE were written (seen in that very
+//! measurement), and it has no update of a row that is there, only REPLACE.
 //!
 //! Order. A batch is net per key and tick; within a tick deletes go first: under a case-insensitive key, upsert 'A'
 //! and then delete 'a' would leave no row. If a delete comes after an upsert of the same tick all the same, it
