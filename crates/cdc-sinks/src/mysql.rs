@@ -883,7 +883,7 @@ fn take_lock(link: &mut Link, options: &MysqlOptions, job: &JobIdentity) -> Resu
         errors.of(codes::TARGET_WRITE, "taking the lock of this pipeline and sink", e)
     };
     let name = lock_name(job);
-    if get_lock(link, &name, 1).map_err(|e| failed(&e))? {
+    if get_lock(link, &name, 0).map_err(|e| failed(&e))? {
         return Ok(());
     }
     if let Some(holder) = holder(link, &name).map_err(|e| failed(&e))? {
@@ -907,7 +907,7 @@ fn lock_again(link: &mut Link, options: &MysqlOptions, claim: &Claim, session: u
         errors.of(codes::TARGET_WRITE, "taking the lock of this pipeline and sink", e)
     };
     let name = lock_name(&claim.job);
-    if !get_lock(link, &name, 1).map_err(|e| failed(&e))? {
+    if !get_lock(link, &name, 0).map_err(|e| failed(&e))? {
         let held = read_progress(link, &claim.job, false).map_err(|e| failed(&e))?;
         if held.as_ref().is_none_or(|h| h.epoch != claim.epoch) {
             return Err(fenced(options, held.as_ref()));

@@ -366,3 +366,54 @@ fn rows_without_a_key_are_found_by_every_type() {
     let error = sink.write(&batch(&table, vec![delete(4, rows[0].clone())]));
     refused(error, codes::TARGET_ROW_MISSING, &["cdc verify"]);
 }
+
+/// A key of each kind whose neighbours are as close as they can be: only the one that is named goes.
+#[test]
+fn keys_that_are_close_are_two() {
+    let server = start();
+    let target = Target::new(&server, "close");
+    let at = |micros| Value::Timestamp(Timestamp { micros });
+    let time = |micros| Value::Time(Time { micros });
+    let long = |end: &str| decimal_value(format!("{}.{end}", "9".repeat(36)));
+    let uuid = |end: &str| text(&format!("00112233-4455-6677-8899-aabbccddee{end}"));
+    let member = |index, label: &'static str| Value::Enum { index, label: label.into() };
+    let kinds: Vec<(ColumnType, [Value<'static>; 2])> = vec![
+        (bigint(true), [Value::UInt(u64::MAX), Value::UInt(u64::MAX - 1)]),
+        (bigint(false), [Value::Int(i64::MIN), Value::Int(i64::MIN + 1)]),
+        (decimal(38, 2), [long("01"), long("02")]),
+        (ColumnType::Double { unsigned: false }, [Value::Double(0.1), Value::Double(0.1f64.next_up())]),
+        (ColumnType::Float { unsigned: false }, [Value::Float(0.1), Value::Float(0.1f32.next_up())]),
+        (ColumnType::Bit { width: 64 }, [Value::Bit(u64::MAX), Value::Bit(u64::MAX - 1)]),
+        (ColumnType::Timestamp { fsp: 6 }, [at(1_700_000_000_000_001), at(1_700_000_000_000_002)]),
+        (ColumnType::Time { fsp: 6 }, [time(-1), time(-2)]),
+        (ColumnType::VarBinary { length: 20 }, [bytes(b"a"), bytes(b"a\0")]),
+        (ColumnType::Binary { length: 2 }, [bytes(b"a\0"), bytes(b"a ")]),
+        (ColumnType::Char { length: 5, charset: Charset::utf8mb4() }, [text("a"), text("A")]),
+        (ColumnType::Uuid, [uuid("ff"), uuid("fe")]),
+        (
+            ColumnType::Enum { labels: ["a".into(), "A".into()].into(), charset: Charset::utf8mb4() },
+            [member(1, "a"), member(2, "A")],
+        ),
+    ];
+    let mut sink = target.claimed();
+    for (tick, (ty, [one, two])) in (1..).step_by(2).zip(kinds) {
+        for key in [&[0][..], &[1, 0]] {
+            let columns = vec![
+                Column::new("k", ty.clone()).not_null(),
+                Column::new("v", int()).not_null(),
+                Column::new("x", int()),
+            ];
+            let table = table(&format!("t{tick}_{}", key.len()), columns, key);
+            let row = |k: &Value<'static>, v| Row::pack([k.clone(), Value::Int(v), Value::Null]);
+            // of the pair, only the first column tells them apart
+            let rows = [row(&one, 1), row(&two, if key.len() == 1 { 2 } else { 1 })];
+            sink.prepare(&table).unwrap();
+            sink.write(&upserts(&table, tick, &rows)).unwrap();
+            sink.commit(tick, &binding(tick)).unwrap();
+            target.equal(&table, &rows);
+            sink.write(&batch(&table, vec![delete(tick, key_of(&table, &rows[0]))])).unwrap();
+            sink.commit(tick, &binding(tick)).unwrap();
+            target.equal(&table, &rows[1..]);
+        }
+    }
+}

@@ -39,7 +39,7 @@ pub(crate) const STRICT: &str =
 pub(crate) const NOT_STRICT: &str = "'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION'";
 
 /// Seconds that a statement waits for rows or a table that somebody else holds.
-pub(crate) const LOCK_SECONDS: u32 = 10;
+pub(crate) const LOCK_SECONDS: u32 = 5;
 
 /// A row of an answer: bytes or NULL.
 pub(crate) type Given = Vec<Option<Vec<u8>>>;
@@ -132,9 +132,10 @@ impl Link {
         self.packet = packet.saturating_sub(1024).max(1024);
         let more = if mariadb {
             // a list of keys is looked up in the index, not made into a table
-            ", in_predicate_conversion_threshold = 0, idle_transaction_timeout = 0"
+            ", in_predicate_conversion_threshold = 0, max_statement_time = 0, \
+             idle_transaction_timeout = 0, idle_write_transaction_timeout = 0"
         } else {
-            ""
+            ", max_execution_time = 0"
         };
         self.run(format!(
             "SET SESSION sql_mode = {STRICT}, time_zone = '+00:00', \

@@ -517,6 +517,8 @@ pub(crate) struct Slot {
     json: bool,
     /// The target's column is an ENUM: index 0 has no text.
     is_enum: bool,
+    /// The target's column is a DECIMAL.
+    is_decimal: bool,
     /// The target has no -0.0.
     one_zero: bool,
 }
@@ -540,6 +542,7 @@ impl Slot {
             fsp: fraction_digits(ty),
             json: found == "json",
             is_enum: found.starts_with("enum("),
+            is_decimal: found.starts_with("decimal"),
             one_zero: dialect.mariadb,
         }
     }
@@ -592,8 +595,12 @@ impl Slot {
                 if !plain || v.is_empty() {
                     return Pushed::NoPlace;
                 }
-                // in quotes: its digits also where the column is a text
-                sql::push_text(out, v.as_bytes());
+                if self.is_decimal {
+                    // never in quotes: a DECIMAL is compared with a text as a DOUBLE, in 17 digits
+                    out.extend_from_slice(v.as_bytes());
+                } else {
+                    sql::push_text(out, v.as_bytes());
+                }
             }
             Value::Date(_) | Value::Time(_) | Value::DateTime(_) | Value::Timestamp(_) => {
                 out.push(b'\'');
@@ -657,6 +664,7 @@ impl Slot {
             ColumnType::Int { .. } | ColumnType::Bit { .. } | ColumnType::Year => {
                 out.extend_from_slice(stored)
             }
+            ColumnType::Decimal { .. } if self.is_decimal => out.extend_from_slice(stored),
             ColumnType::Float { .. } | ColumnType::Double { .. } => {
                 let bits: Option<[u8; 8]> = stored.try_into().ok();
                 if !bits.is_some_and(|b| sql::push_double(out, f64::from_bits(u64::from_be_bytes(b)))) {
