@@ -683,14 +683,18 @@ impl Sink for MysqlSink {
     }
 
     fn claim(&mut self, job: &JobIdentity) -> Result<()> {
-        self.link = None;
+        // the one that has looked will do; one that has claimed may have anything open
+        let looked = self.link.take().filter(|link| self.claim.is_none() && !link.is_lost());
         self.claim = None;
         self.open = Open::default();
         self.made.clear();
         self.seen.clear();
         self.changed.clear();
         self.writers.clear();
-        let mut link = Link::open(&self.options)?;
+        let mut link = match looked {
+            Some(link) => link,
+            None => Link::open(&self.options)?,
+        };
         let errors = Errors(&self.options);
         check_ours(&mut link, errors)?;
         take_lock(&mut link, &self.options, job)?;

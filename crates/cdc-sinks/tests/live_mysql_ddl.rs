@@ -460,6 +460,32 @@ fn a_crash_behind_a_table_that_was_made_renamed_or_dropped() {
     }
 }
 
+/// What the committer never does: rows of its tick in front of a change. Those with a key are taken again; others could
+/// not be told from new ones.
+#[test]
+fn rows_in_front_of_a_change_are_refused_where_they_could_be_doubled() {
+    let server = start();
+    let target = Target::new(&server, "in_front");
+    let mut sink = filled(&target);
+    let log = table("log", vec![Column::new("line", varchar())], &[]);
+    sink.prepare(&log).unwrap();
+    assert!(sink.commits_by_itself());
+    let row = Row::pack([text("x")]);
+    let mut plus = upsert(&log, 2, &row);
+    plus.key = row.clone();
+    sink.write(&batch(&log, vec![plus])).unwrap();
+    refused(sink.apply(&add(Column::new("x", int()))), codes::TARGET_DDL, &["without key", "key (..)"]);
+    assert_eq!(target.run("SELECT COUNT(*) FROM log"), ["0"]);
+    sink.rollback();
+    sink.prepare(&orders()).unwrap();
+    sink.write(&upserts(&orders(), 2, &[order(3, "c")])).unwrap();
+    sink.apply(&add(Column::new("x", int()))).unwrap();
+    sink.rollback();
+    sink.apply(&add(Column::new("x", int()))).unwrap();
+    sink.commit(2, &binding(2)).unwrap();
+    assert_eq!(shape(&target, "orders"), ["id|int", "note|varchar(100)", "x|int"]);
+}
+
 /// A row that would be too wide, or a column beyond what fits beside the others.
 #[test]
 fn columns_that_no_row_has_room_for_become_texts() {

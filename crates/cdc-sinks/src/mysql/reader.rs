@@ -11,6 +11,7 @@ use super::types::{Dialect, Pushed, Slot};
 use super::{MysqlOptions, sql};
 use cdc_core::connector::{ColumnDifference, Comparison, TargetReader, TargetTable};
 use cdc_core::{Error, Result, Row, codes};
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 /// Rows asked for in one statement.
@@ -148,7 +149,7 @@ impl TargetReader for MysqlReader {
                 by_key.insert(key, stored);
             }
             for row in some {
-                let key = encode(table, &reading.slots, row);
+                let key = encode(table, row, |i| reading.slots.get(i));
                 answers.push(match by_key.get(&key) {
                     None => Comparison::Missing,
                     Some(stored) => compare_row(&reading, row, stored),
@@ -184,17 +185,17 @@ impl TargetReader for MysqlReader {
 
     fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8> {
         // what a column's type at the target is does not matter to what its values read as
-        let slots: Vec<Slot> =
-            table.schema.columns.iter().map(|c| Slot::new(&c.ty, "", &Dialect::default())).collect();
-        encode(table, &slots, row)
+        let (of, dialect) = (&table.schema.columns, Dialect::default());
+        encode(table, row, |i| Some(Slot::new(&of.get(i)?.ty, "", &dialect)))
     }
 }
 
-fn encode(table: &TargetTable, slots: &[Slot], row: &Row) -> Vec<u8> {
+fn encode<S: Borrow<Slot>>(table: &TargetTable, row: &Row, slot: impl Fn(usize) -> Option<S>) -> Vec<u8> {
     let values: Vec<_> = row.iter().collect();
     let mut key = Vec::new();
     for i in key_columns(table) {
-        let (Some(value), Some(slot)) = (values.get(i), slots.get(i)) else { continue };
+        let (Some(value), Some(slot)) = (values.get(i), slot(i)) else { continue };
+        let slot = slot.borrow();
         let mut expected = Vec::new();
         if value.is_null() {
             push_key(&mut key, slot, None);

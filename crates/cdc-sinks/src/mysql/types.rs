@@ -554,6 +554,7 @@ impl Slot {
     /// Does a value belong into a column of our type? The server would convert others, silently at times.
     fn fits(&self, value: &Value<'_>) -> bool {
         use ColumnType as T;
+        let is_text = matches!(self.ty, T::Char { .. } | T::VarChar { .. } | T::Text { .. });
         match value {
             Value::Null => true,
             Value::Absent => false,
@@ -561,18 +562,23 @@ impl Slot {
             Value::Year(_) => matches!(self.ty, T::Year | T::Int { .. }),
             Value::Bit(_) => matches!(self.ty, T::Bit { .. } | T::Int { .. }),
             Value::Float(_) | Value::Double(_) => self.is_float(),
-            Value::Decimal(_) => matches!(self.ty, T::Decimal { .. }),
+            Value::Decimal(_) => is_text || matches!(self.ty, T::Decimal { .. }),
             Value::Date(_) => matches!(self.ty, T::Date),
             Value::Time(_) => matches!(self.ty, T::Time { .. }),
             Value::DateTime(_) => matches!(self.ty, T::DateTime { .. }),
-            Value::Timestamp(_) => matches!(self.ty, T::Timestamp { .. }),
-            Value::Enum { .. } => matches!(self.ty, T::Enum { .. }),
-            Value::Set { .. } => matches!(self.ty, T::Set { .. }),
-            Value::Json(_) => matches!(self.ty, T::Json | T::Text { .. }),
-            Value::Text(_) => matches!(
-                self.ty,
-                T::Char { .. } | T::VarChar { .. } | T::Text { .. } | T::Uuid | T::Inet4 | T::Inet6
-            ),
+            // behind the year 9999 it would print as the zero one
+            Value::Timestamp(v) => {
+                matches!(self.ty, T::Timestamp { .. }) && (0..253_402_300_800_000_000).contains(&v.micros)
+            }
+            Value::Enum { .. } => is_text || matches!(self.ty, T::Enum { .. }),
+            Value::Set { .. } => is_text || matches!(self.ty, T::Set { .. }),
+            Value::Json(_) => is_text || matches!(self.ty, T::Json),
+            // a strict session takes no text that is not a member, or no address
+            Value::Text(_) => {
+                let checked =
+                    matches!(self.ty, T::Enum { .. } | T::Set { .. } | T::Uuid | T::Inet4 | T::Inet6);
+                is_text || checked
+            }
             Value::Bytes(_) => matches!(self.ty, T::Binary { .. } | T::VarBinary { .. } | T::Blob { .. }),
             Value::Geometry(_) => matches!(self.ty, T::Geometry { .. }),
             Value::Vector(_) => matches!(self.ty, T::Vector { .. }),
