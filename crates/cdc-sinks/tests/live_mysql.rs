@@ -12,7 +12,8 @@ use cdc_core::value::Value;
 use cdc_core::{Result, Row, codes};
 use cdc_testkit::proxy::Proxy;
 use common::*;
-use std::sync::Arc;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use target::{Target, start};
 
@@ -293,6 +294,65 @@ fn sessions_that_are_killed_and_servers_that_restart_are_met_again() {
     commit(&mut *sink, 4, &[upserts(&orders(), 4, &[order(4, "d")])]);
     let target = Target::new(&server, "again");
     target.equal(&orders(), &[order(1, "a"), order(2, "b"), order(3, "c"), order(4, "d")]);
+}
+
+/// A way to a server whose clients' ends can be lost without the server being told: a cable that was pulled.
+struct OneSided {
+    port: u16,
+    clients: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl OneSided {
+    fn start(server: u16) -> OneSided {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let clients: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let all = clients.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.unwrap();
+                let far = TcpStream::connect(("127.0.0.1", server)).unwrap();
+                all.lock().unwrap().push(client.try_clone().unwrap());
+                // each thread holds the server's end open, whatever becomes of the client's
+                let (mut from, mut to) = (client.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let (mut from, mut to) = (far, client);
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+        });
+        OneSided { port, clients }
+    }
+
+    fn pull(&self) {
+        for client in self.clients.lock().unwrap().drain(..) {
+            // it may have gone by itself
+            drop(client.shutdown(Shutdown::Both));
+        }
+    }
+}
+
+/// Its rows are locked, and so is our progress, until the server notices; which may take hours.
+#[test]
+fn a_session_of_ours_that_the_server_still_holds_is_ended() {
+    let server = start();
+    let direct = Target::new(&server, "held");
+    let way = OneSided::start(server.port());
+    let target = direct.by(way.port);
+    let mut sink = target.claimed();
+    sink.prepare(&log()).unwrap();
+    sink.write(&batch(&log(), vec![plus(1, &line("lost", 1))])).unwrap();
+    let sessions = || direct.run("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'dw'");
+    assert_eq!(sessions(), ["1"]);
+    way.pull();
+    let error = sink.write(&batch(&log(), vec![plus(1, &line("lost", 2))])).unwrap_err();
+    assert!(error.is_transient() && error.code() == codes::TARGET_OPEN, "{error}");
+    sink.rollback();
+    assert_eq!(sessions(), ["1"], "the server holds it");
+    let began = Instant::now();
+    commit(&mut *sink, 1, &[batch(&log(), vec![plus(1, &line("kept", 1))])]);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!(sessions(), ["1"], "the old one is gone");
+    assert_eq!(direct.run("SELECT line FROM log"), ["kept"]);
 }
 
 /// What passes by itself is told so, and nothing of it is left behind.
