@@ -17,6 +17,7 @@ use crate::tidy::cargo;
 use crate::{say, servers};
 
 const PIPELINE: &str = "examples/shop.cdc";
+const TO_MYSQL: &str = "examples/shop_mysql.cdc";
 const TO_POSTGRES: &str = "examples/shop_postgres.cdc";
 
 /// How long a run may take to catch up before the demo gives up on it.
@@ -25,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// What the shop is copied into: a file, or another server.
 enum Target {
     Sqlite(PathBuf),
+    Server(Box<Server>),
     Postgres(Box<Postgres>),
 }
 
@@ -33,26 +35,33 @@ impl Target {
     fn parameter(&self) -> String {
         match self {
             Target::Sqlite(path) => path.display().to_string(),
+            Target::Server(server) => format!("mysql://127.0.0.1:{}", server.port()),
             Target::Postgres(server) => server.url(),
         }
     }
 
-    /// Starts what `--target` names, and gives the pipeline that copies into it.
+    /// Starts what `--target` names, and gives the pipeline that copies into it. The database of a MySQL or MariaDB server and
+    /// the account's rights are the user's part.
     fn start(name: &str, folder: &Path) -> Result<(Target, &'static str)> {
-        match name {
-            "sqlite" => Ok((Target::Sqlite(folder.join("shop.db")), PIPELINE)),
-            postgres::NAME => {
-                servers::ensure_postgres()?;
-                let server = Postgres::start(PostgresOptions::default())?;
-                say!("== {} as the target on port {}", server.installation().version()?, server.port());
-                Ok((Target::Postgres(Box::new(server)), TO_POSTGRES))
-            }
-            _ => bail!("--target {name}: there are sqlite, {}", postgres::NAME),
+        if name == "sqlite" {
+            return Ok((Target::Sqlite(folder.join("shop.db")), PIPELINE));
         }
+        if name == postgres::NAME {
+            servers::ensure_postgres()?;
+            let server = Postgres::start(PostgresOptions::default())?;
+            say!("== {} as the target on port {}", server.installation().version()?, server.port());
+            return Ok((Target::Postgres(Box::new(server)), TO_POSTGRES));
+        }
+        let kind: ServerKind = name.parse().context("--target: sqlite, postgres, or a server")?;
+        servers::ensure(kind)?;
+        let server = Server::start(ServerOptions::of(kind))?;
+        server.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
+        say!("== a {kind} server as the target on port {}", server.port());
+        Ok((Target::Server(Box::new(server)), TO_MYSQL))
     }
 }
 
-/// `cargo xtask demo [--server SERVER] [--target sqlite|postgres] [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]`
+/// `cargo xtask demo [--server SERVER] [--target sqlite|postgres|SERVER] [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]`
 pub fn main(args: &mut Args) -> Result<()> {
     let kind = args.value("--server")?.map_or(Ok(ServerKind::default()), |name| name.parse())?;
     let rows = args.number("--rows", 20_000)?.max(100);

@@ -24,8 +24,8 @@ usage: cargo xtask TASK
   tidy                which crate depends on which, no stray paths, no large files
   cases               write TESTED.md: which tests show which case of the specification
   demo                copy a shop while it is open, and compare every row: [--rows N] [--keep]
-                      [--server mysql|mariadb|mariadb-11.8] [--target sqlite|postgres] [--cdc PROGRAM]
-                      [--pipeline FILE]
+                      [--server mysql|mariadb|mariadb-11.8] [--target sqlite|mysql|mariadb-11.8|postgres]
+                      [--cdc PROGRAM] [--pipeline FILE]
   bench               speed against the server's own programs, into target/bench: [--quick]
                       [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
                       [--only NAME] [--cdc PROGRAM]

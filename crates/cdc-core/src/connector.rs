@@ -258,6 +258,12 @@ pub trait Sink: Send {
     /// True if `commit` makes rows, tick and binding durable at once, so that `inspect` tells where it stands.
     fn holds_progress(&self) -> bool;
 
+    /// True if a schema change of the target commits by itself, what is open along with it. Then the committer
+    /// commits what it has before a tick with one, so that the change is the first of what is open.
+    fn commits_by_itself(&self) -> bool {
+        false
+    }
+
     /// Does a table that is already there take these rows? Changes nothing.
     ///
     /// # Errors

@@ -295,6 +295,9 @@ impl Committer {
                 if tick <= self.resumed {
                     continue;
                 }
+                if !work.schema.is_empty() && self.sink.commits_by_itself() {
+                    self.commit(&mut group, &mut prepared)?;
+                }
                 let binding = work.binding.clone();
                 self.write_tick(work, &mut group, &mut prepared, &mut held_tables)?;
                 if let Some(binding) = binding {

@@ -14,6 +14,8 @@ pub fn descriptors() -> Vec<ConnectorDescriptor> {
     vec![
         #[cfg(feature = "sqlite")]
         crate::sqlite::descriptor(),
+        #[cfg(feature = "mysql")]
+        crate::mysql::descriptor(),
         #[cfg(feature = "postgres")]
         crate::postgres::descriptor(),
         #[cfg(feature = "jsonl")]
@@ -30,12 +32,19 @@ pub fn descriptors() -> Vec<ConnectorDescriptor> {
 ///
 /// # Errors
 /// `UNKNOWN_CONNECTOR`, `MISSING_OPTION`, `OPTION_VALUE`, `OPTION_NOT_YET`.
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "jsonl")), allow(unused_variables))]
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "mysql", feature = "postgres", feature = "jsonl")),
+    allow(unused_variables)
+)]
 pub fn open(plan: &SinkPlan, base: &Path) -> Result<Box<dyn Sink>> {
     match plan.connector.as_str() {
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             Ok(Box::new(crate::sqlite::SqliteSink::new(crate::sqlite::SqliteOptions::from_plan(plan, base)?)))
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" => {
+            Ok(Box::new(crate::mysql::MysqlSink::new(crate::mysql::MysqlOptions::from_plan(plan, base)?)))
         }
         #[cfg(feature = "postgres")]
         "postgres" => {
@@ -56,13 +65,18 @@ pub fn open(plan: &SinkPlan, base: &Path) -> Result<Box<dyn Sink>> {
 ///
 /// # Errors
 /// As [`open`].
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(unused_variables))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "mysql", feature = "postgres")), allow(unused_variables))]
 pub fn reader(plan: &SinkPlan, base: &Path) -> Result<Option<Box<dyn TargetReader>>> {
     match plan.connector.as_str() {
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             let options = crate::sqlite::SqliteOptions::from_plan(plan, base)?;
             Ok(Some(Box::new(crate::sqlite::SqliteReader::new(options))))
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" => {
+            let options = crate::mysql::MysqlOptions::from_plan(plan, base)?;
+            Ok(Some(Box::new(crate::mysql::MysqlReader::new(options))))
         }
         #[cfg(feature = "postgres")]
         "postgres" => {
@@ -106,7 +120,13 @@ pub(crate) fn path_option(plan: &SinkPlan, base: &Path) -> Result<PathBuf> {
 
 /// An option that is one of some words; the first is the default.
 #[cfg_attr(
-    not(any(feature = "sqlite", feature = "postgres", feature = "jsonl", feature = "stdout")),
+    not(any(
+        feature = "sqlite",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "jsonl",
+        feature = "stdout"
+    )),
     allow(dead_code)
 )]
 pub(crate) fn word_option(plan: &SinkPlan, name: &str, words: &[&'static str]) -> Result<&'static str> {

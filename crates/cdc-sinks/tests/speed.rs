@@ -3,14 +3,19 @@
 #![allow(clippy::print_stdout)]
 
 mod common;
+#[path = "common/mysql.rs"]
+mod target;
 
 use cdc_core::Row;
 use cdc_core::connector::{Sink, TargetTable};
 use cdc_core::schema::{Charset, Column, ColumnType};
 use cdc_core::value::Value;
+use cdc_testkit::servers::{Server, ServerOptions};
 use common::*;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
+use target::Target;
 
 const BATCH: usize = 1000;
 
@@ -131,6 +136,50 @@ fn sqlite_upserts() {
         });
         assert_eq!(seen, n);
     }
+}
+
+/// Beside the server's own LOAD DATA of the same rows into the same table.
+#[test]
+#[ignore = "a measurement"]
+fn mysql_upserts() {
+    let options =
+        ServerOptions::of_this_run().with("--local-infile=1").with("--innodb-buffer-pool-size=512M");
+    let server = Server::start(options).unwrap();
+    let target = Target::new(&server, "speed");
+    let n = 400_000;
+    let all = rows(0, n, &|i| Value::Int(i as i64));
+    let mut lines = String::new();
+    for row in &all {
+        let values: Vec<String> = row.iter().map(|v| v.to_string().replace('"', "")).collect();
+        writeln!(lines, "{}", values.join("\t")).unwrap();
+    }
+    let file = server.datadir().join("rows.tsv");
+    std::fs::write(&file, lines).unwrap();
+    let table = narrow("t", bigint(false));
+    let mut sink = target.claimed();
+    sink.prepare(&table).unwrap();
+    let mut tick = 0;
+    for round in 0..3 {
+        target.run("DROP TABLE IF EXISTS loaded; CREATE TABLE loaded LIKE t");
+        report(&format!("{round} LOAD DATA LOCAL"), n, || {
+            let mut client = server.socket_command("mysql").unwrap();
+            let load = format!("LOAD DATA LOCAL INFILE '{}' INTO TABLE speed.loaded", file.display());
+            assert!(client.args(["--local-infile=1", "-e", &load]).status().unwrap().success());
+        });
+        target.run("TRUNCATE t");
+        report(&format!("{round} insert"), n, || write_all(&mut *sink, &table, &all, 100_000, &mut tick));
+        report(&format!("{round} again"), n, || write_all(&mut *sink, &table, &all, 100_000, &mut tick));
+        report(&format!("{round} delete"), n, || {
+            tick += 1;
+            for part in all.chunks(BATCH) {
+                let gone = part.iter().map(|row| delete(tick, key_of(&table, row))).collect();
+                sink.write(&batch(&table, gone)).unwrap();
+            }
+            sink.commit(tick, &binding(tick)).unwrap();
+        });
+    }
+    write_all(&mut *sink, &table, &all, 100_000, &mut tick);
+    report("compare", n, || target.equal(&table, &all));
 }
 
 #[test]

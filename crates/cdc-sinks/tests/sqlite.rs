@@ -224,7 +224,7 @@ fn options_are_checked() {
         &["sqlite", "null"],
     );
     let names: Vec<_> = cdc_sinks::descriptors().iter().map(|d| d.name).collect();
-    assert_eq!(names, ["sqlite", "postgres", "jsonl", "stdout", "null"]);
+    assert_eq!(names, ["sqlite", "mysql", "postgres", "jsonl", "stdout", "null"]);
 }
 
 #[test]

@@ -1,0 +1,402 @@
+//! Schema changes at the target: what is to be done, found out by looking first.
+//!
+//! Each change looks at the table and does nothing where the target already shows it, so that one that comes
+//! again after a crash is no error; what is there in another way is an error that shows both. A change is at
+//! most one statement, so it is made or not made, never half. How that and a tick's rows hold together, although a
+//! definition commits by itself: see `mysql.rs`.
+//!
+//! Stored values are converted by the target's own MODIFY, in a strict session: it is a server of the same
+//! family, and what would lose something is an error. Where the two would not agree all the same (a TIMESTAMP
+//! made a DATETIME in the session's time zone; bytes that mean another text in another character set), a
+//! table with rows is refused.
+
+use super::conn::{Errors, Link};
+use super::default::{default_literal, needs_parentheses};
+use super::look::{Found, FoundColumn, ROW_NUMBER, column_sql, create_table, row_number_sql};
+use super::sql::{clipped, quote, quote_all};
+use super::types::{Declared, Pushed, Slot, declared, layout, normal, takes};
+use cdc_core::connector::{TargetSchemaChange, TargetTable};
+use cdc_core::schema::{Column, ColumnType};
+use cdc_core::{Error, Result, Row, codes};
+
+/// Rows of a table up to which it is emptied by DELETE, together with its tick. Beyond that the undo log of a
+/// DELETE costs more than a moment in which readers see the table empty and the tick not yet there.
+const FEW_ROWS: usize = 10_000;
+
+/// What a change takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The target shows it already.
+    Nothing,
+    /// A statement that is part of the open transaction.
+    Rows(Vec<u8>),
+    /// A statement that commits by itself; the other one where a row would be too wide.
+    Definition {
+        /// The statement.
+        sql: String,
+        /// The same, with a type that takes less of a row.
+        narrow: Option<String>,
+    },
+}
+
+impl Step {
+    fn definition(sql: String) -> Step {
+        Step::Definition { sql, narrow: None }
+    }
+}
+
+/// Looks what a change takes.
+pub(crate) struct Change<'a> {
+    pub(crate) link: &'a mut Link,
+    pub(crate) errors: Errors<'a>,
+}
+
+impl Change<'_> {
+    pub(crate) fn plan(&mut self, change: &TargetSchemaChange) -> Result<Step> {
+        match change {
+            TargetSchemaChange::CreateTable { table } => match self.look(&table.name)? {
+                Some(found) => found.check(table, &self.link.dialect).map(|()| Step::Nothing),
+                None => create_table(table, &self.link.dialect).map(Step::definition),
+            },
+            TargetSchemaChange::AddColumn { table, column, implicit } => {
+                self.add_column(table, column, *implicit)
+            }
+            TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
+            TargetSchemaChange::FillColumn { table, from, to } => self.fill_column(table, from, to),
+            TargetSchemaChange::DropColumn { table, column } => {
+                let found = self.there(table)?;
+                Ok(match found.column(column) {
+                    None => Step::Nothing,
+                    Some(there) => Step::definition(format!(
+                        "ALTER TABLE {} DROP COLUMN {}",
+                        quote(table),
+                        quote(&there.name)
+                    )),
+                })
+            }
+            TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            TargetSchemaChange::ChangeKey { table } => self.change_key(table),
+            // NOT NULL is only declared for keys: see the types module
+            TargetSchemaChange::AlterNullability { .. } => Ok(Step::Nothing),
+            TargetSchemaChange::TruncateTable { table } => self.empty(table),
+            TargetSchemaChange::RemoveRows { table, only, .. } if only.is_empty() => self.empty(table),
+            TargetSchemaChange::RemoveRows { table, only, .. } => self.remove_rows(table, only),
+            TargetSchemaChange::DropTable { table } => Ok(match self.exactly(table)? {
+                Some(_) => Step::definition(format!("DROP TABLE {}", quote(table))),
+                None => Step::Nothing,
+            }),
+            TargetSchemaChange::RenameTable { from, to } => self.rename_table(from, to),
+        }
+    }
+
+    fn failed(&self, table: &str, e: &mysql_async::Error) -> Error {
+        self.errors.of(codes::TARGET_DDL, &format!("looking at table \"{table}\""), e)
+    }
+
+    fn look(&mut self, table: &str) -> Result<Option<Found>> {
+        Found::look(self.link, table).map_err(|e| self.failed(table, &e))
+    }
+
+    /// The table of this very spelling: one that differs in letter case is another to the source.
+    fn exactly(&mut self, table: &str) -> Result<Option<Found>> {
+        Ok(self.look(table)?.filter(|f| f.name == table))
+    }
+
+    fn there(&mut self, table: &str) -> Result<Found> {
+        self.exactly(table)?.ok_or_else(|| {
+            Error::definite(codes::TARGET_DDL, format!("table \"{table}\" is not at the target"))
+                .help("the table was dropped or renamed there by somebody else; put it back")
+        })
+    }
+
+    fn has_rows(&mut self, found: &Found) -> Result<bool> {
+        found.has_rows(self.link).map_err(|e| self.failed(&found.name, &e))
+    }
+
+    fn empty(&mut self, table: &str) -> Result<Step> {
+        if self.exactly(table)?.is_none() {
+            return Ok(Step::Nothing);
+        }
+        let here = quote(table);
+        let probe = format!("SELECT 1 FROM {here} LIMIT {}", FEW_ROWS + 1);
+        let rows = self.link.rows(probe).map_err(|e| self.failed(table, &e))?.len();
+        Ok(match rows {
+            0 => Step::Nothing,
+            n if n <= FEW_ROWS => Step::Rows(format!("DELETE FROM {here}").into_bytes()),
+            _ => Step::definition(format!("TRUNCATE TABLE {here}")),
+        })
+    }
+
+    fn remove_rows(&mut self, table: &str, only: &[(Column, Row)]) -> Result<Step> {
+        let Some(found) = self.exactly(table)? else { return Ok(Step::Nothing) };
+        let mut sql = format!("DELETE FROM {} WHERE ", quote(table)).into_bytes();
+        for (i, (column, value)) in only.iter().enumerate() {
+            let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
+            if i > 0 {
+                sql.extend_from_slice(b" AND ");
+            }
+            sql.extend_from_slice(format!("{} <=> ", quote(&there.name)).as_bytes());
+            if Slot::new(&column.ty, &there.ty, &self.link.dialect).push(&mut sql, &value.get(0))
+                == Pushed::NoPlace
+            {
+                return Err(Error::definite(
+                    codes::TARGET_VALUE,
+                    format!(
+                        "table \"{table}\", column \"{}\": {} cannot be there",
+                        column.name,
+                        value.get(0)
+                    ),
+                ));
+            }
+        }
+        Ok(Step::Rows(sql))
+    }
+
+    fn add_column(&mut self, table: &str, column: &Column, implicit: bool) -> Result<Step> {
+        let found = self.there(table)?;
+        let dialect = self.link.dialect.clone();
+        let wanted = declared(&column.ty, &dialect, false);
+        if let Some(there) = found.column(&column.name) {
+            let same = normal(&there.ty) == normal(&wanted.ty)
+                || takes(&there.ty, there.charset.as_deref(), &column.ty, &dialect);
+            return if same { Ok(Step::Nothing) } else { Err(differs(&found, there, &wanted.sql())) };
+        }
+        let (name, here) = (quote(&column.name), quote(table));
+        let mut default = String::new();
+        if self.has_rows(&found)? {
+            let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
+            let literal = default_literal(&as_source, &dialect).map_err(|why| {
+                Error::definite(
+                    codes::TARGET_DDL,
+                    format!(
+                        "table \"{table}\": what the rows that are there read in the new column \"{}\" cannot be told",
+                        column.name
+                    ),
+                )
+                .note(why)
+                .note(format!("statement: ALTER TABLE {here} ADD COLUMN {name} {}", wanted.sql()))
+                .help("copy the table anew, or exclude add_column from the flow's schema changes")
+            })?;
+            if let Some(literal) = literal {
+                default = if needs_parentheses(&wanted.ty, &dialect) {
+                    format!(" DEFAULT ({literal})")
+                } else {
+                    format!(" DEFAULT {literal}")
+                };
+            }
+        }
+        let add = |d: &Declared, default: &str| {
+            format!("ALTER TABLE {here} ADD COLUMN {name} {} NULL{default}", d.sql())
+        };
+        let narrow = narrower(&wanted).map(|d| {
+            // in parentheses a default is an expression, which any type takes
+            let literal = default.strip_prefix(" DEFAULT ").unwrap_or_default();
+            let in_parentheses = if literal.is_empty() || literal.starts_with('(') {
+                default.clone()
+            } else {
+                format!(" DEFAULT ({literal})")
+            };
+            add(&d, &in_parentheses)
+        });
+        Ok(Step::Definition { sql: add(&wanted, &default), narrow })
+    }
+
+    fn rename_column(&mut self, table: &str, from: &str, to: &str) -> Result<Step> {
+        let found = self.there(table)?;
+        let rename = |old: &FoundColumn| {
+            Step::definition(format!(
+                "ALTER TABLE {} RENAME COLUMN {} TO {}",
+                quote(table),
+                quote(&old.name),
+                quote(to)
+            ))
+        };
+        match (found.column(from), found.column(to)) {
+            (old, Some(new)) if new.name == to && old.is_none_or(|o| o.name == new.name) => Ok(Step::Nothing),
+            (Some(old), new) if new.is_none_or(|n| n.name == old.name) => Ok(rename(old)),
+            (None, Some(_)) => Ok(Step::Nothing),
+            (Some(old), Some(new)) => Err(differs(&found, new, &old.ty)),
+            (None, None) => Err(no_column(&found, from)),
+            (Some(old), None) => Ok(rename(old)),
+        }
+    }
+
+    fn fill_column(&mut self, table: &str, from: &str, to: &str) -> Result<Step> {
+        let found = self.there(table)?;
+        let from = found.column(from).ok_or_else(|| no_column(&found, from))?;
+        let to = found.column(to).ok_or_else(|| no_column(&found, to))?;
+        Ok(Step::Rows(
+            format!("UPDATE {} SET {} = {}", quote(table), quote(&to.name), quote(&from.name)).into_bytes(),
+        ))
+    }
+
+    fn alter_type(&mut self, table: &str, column: &str, ty: &ColumnType) -> Result<Step> {
+        let found = self.there(table)?;
+        let there = found.column(column).ok_or_else(|| no_column(&found, column))?.clone();
+        let dialect = self.link.dialect.clone();
+        let in_key = found.primary_key().contains(&&*there.name);
+        let wanted = declared(ty, &dialect, in_key);
+        let charset = there.charset.as_deref();
+        if normal(&there.ty) == normal(&wanted.ty) && ty.charset().is_none_or(|_| charset == Some("utf8mb4"))
+        {
+            return Ok(Step::Nothing);
+        }
+        if self.has_rows(&found)? {
+            self.convertible(&found, &there, ty, &wanted)?;
+        }
+        let (here, name) = (quote(table), quote(&there.name));
+        let null = if there.not_null { "NOT NULL" } else { "NULL" };
+        let modify = |d: &Declared| format!("ALTER TABLE {here} MODIFY COLUMN {name} {} {null}", d.sql());
+        let narrow = narrower(&wanted).filter(|_| !in_key).map(|d| modify(&d));
+        Ok(Step::Definition { sql: modify(&wanted), narrow })
+    }
+
+    /// Does the target arrive at the values that the source has arrived at?
+    fn convertible(
+        &mut self,
+        found: &Found,
+        there: &FoundColumn,
+        ty: &ColumnType,
+        wanted: &Declared,
+    ) -> Result<()> {
+        let from = normal(&there.ty);
+        let from = from.split(['(', ' ']).next().unwrap_or_default();
+        let to = wanted.ty.split(['(', ' ']).next().unwrap_or_default();
+        let refuse = |why: &str| {
+            Err(Error::definite(
+                codes::TARGET_DDL,
+                format!(
+                    "table \"{}\": rows that are there cannot become {ty} in column \"{}\"",
+                    found.name, there.name
+                ),
+            )
+            .note(format!("it is {} there", there.ty))
+            .note(why.to_owned())
+            .help("copy the table anew, or exclude alter_column_type from the flow's schema changes"))
+        };
+        if (from == "timestamp") != (to == "timestamp")
+            && ["timestamp", "datetime", "date", "time"].contains(&from)
+        {
+            return refuse("it depends on the time zone of the session that changed the column");
+        }
+        let is_text = |w: &str| w.ends_with("char") || w.ends_with("text") || w == "enum" || w == "set";
+        let is_bytes = |w: &str| w.ends_with("binary") || w.ends_with("blob");
+        let is_address = matches!(ty, ColumnType::Uuid | ColumnType::Inet4 | ColumnType::Inet6);
+        if is_bytes(to) && (["uuid", "inet4", "inet6", "bit", "json", "vector"].contains(&from))
+            || is_address && is_bytes(from)
+        {
+            return refuse("the bytes that the source stores are not known here");
+        }
+        if is_text(from) && is_bytes(to) || is_bytes(from) && is_text(to) {
+            let column = quote(&there.name);
+            let odd = self
+                .link
+                .rows(format!(
+                    "SELECT 1 FROM {} WHERE HEX({column}) REGEXP '^(..)*[89A-F]' LIMIT 1",
+                    quote(&found.name)
+                ))
+                .map_err(|e| self.failed(&found.name, &e))?;
+            if !odd.is_empty() {
+                return refuse("bytes beyond ASCII mean what the source's character set says");
+            }
+        }
+        Ok(())
+    }
+
+    fn change_key(&mut self, table: &TargetTable) -> Result<Step> {
+        let found = self.there(&table.name)?;
+        let dialect = self.link.dialect.clone();
+        let all = layout(table, &dialect)?;
+        let mut wanted = Vec::with_capacity(table.key.len());
+        for &i in &table.key {
+            let name = &table.schema.columns[i].name;
+            let there = found.column(name).ok_or_else(|| no_column(&found, name))?;
+            wanted.push((there, &all[i]));
+        }
+        let now = found.primary_key();
+        let names: Vec<&str> = wanted.iter().map(|(c, _)| &*c.name).collect();
+        if now == names && (!names.is_empty() || !found.has_primary_key() || found.has_row_number()) {
+            return Ok(Step::Nothing);
+        }
+        let mut parts = Vec::new();
+        if found.has_primary_key() {
+            parts.push("DROP PRIMARY KEY".to_owned());
+        }
+        if found.column(ROW_NUMBER).is_some() {
+            parts.push(format!("DROP COLUMN {}", quote(ROW_NUMBER)));
+        }
+        // of a key until now: a row without it may come from here on
+        for name in now.iter().filter(|n| !names.contains(n)) {
+            let Some(i) = table.schema.column_index(name) else { continue };
+            parts.push(format!("MODIFY COLUMN {}", column_sql(name, &all[i], false)));
+        }
+        for (there, declared) in &wanted {
+            parts.push(format!("MODIFY COLUMN {}", column_sql(&there.name, declared, true)));
+        }
+        if names.is_empty() {
+            parts.push(format!("ADD COLUMN {} FIRST", row_number_sql()));
+        } else {
+            parts.push(format!("ADD PRIMARY KEY ({})", quote_all(names.iter().copied())));
+        }
+        Ok(Step::definition(format!("ALTER TABLE {} {}", quote(&table.name), parts.join(", "))))
+    }
+
+    fn rename_table(&mut self, from: &str, to: &str) -> Result<Step> {
+        if from == to {
+            return Ok(Step::Nothing);
+        }
+        match (self.exactly(from)?, self.exactly(to)?) {
+            (None, Some(_)) => Ok(Step::Nothing),
+            (Some(old), Some(new)) => Err(Error::definite(
+                codes::TARGET_SHAPE,
+                format!("table \"{from}\" cannot be renamed: there is a \"{to}\" already"),
+            )
+            .note(format!("\"{from}\": {}", old.shown()))
+            .note(format!("\"{to}\": {}", new.shown()))
+            .help(format!("move one of them away: RENAME TABLE {} TO ..;", quote(to)))),
+            (None, None) => self.there(from).map(|_| Step::Nothing),
+            (Some(_), None) => Ok(Step::definition(format!("RENAME TABLE {} TO {}", quote(from), quote(to)))),
+        }
+    }
+}
+
+/// A type that takes less of a row.
+fn narrower(wanted: &Declared) -> Option<Declared> {
+    let (word, rest) = wanted.ty.split_once('(')?;
+    let n: usize = rest.trim_end_matches(')').parse().ok()?;
+    let ty = match word {
+        "varchar" | "char" => {
+            if n * 4 <= 65_535 {
+                "text"
+            } else {
+                "mediumtext"
+            }
+        }
+        "varbinary" => "blob",
+        _ => return None,
+    };
+    Some(Declared { ty: ty.to_owned(), ..wanted.clone() })
+}
+
+fn differs(found: &Found, there: &FoundColumn, wanted: &str) -> Error {
+    Error::definite(
+        codes::TARGET_SHAPE,
+        format!("table \"{}\" at the target has a column \"{}\" already", found.name, there.name),
+    )
+    .note(format!("there:  {} {}", quote(&there.name), there.ty))
+    .note(format!("wanted: {wanted}"))
+    .help(format!(
+        "give that one another name: ALTER TABLE {} RENAME COLUMN {} TO ..;",
+        quote(&found.name),
+        quote(&there.name)
+    ))
+}
+
+fn no_column(found: &Found, column: &str) -> Error {
+    Error::definite(
+        codes::TARGET_DDL,
+        format!("table \"{}\" at the target has no column \"{}\"", found.name, clipped(column)),
+    )
+    .note(format!("found: {}", found.shown()))
+    .help("the column was dropped or renamed there by somebody else; put it back")
+}
