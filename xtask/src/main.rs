@@ -31,6 +31,7 @@ usage: cargo xtask TASK
                       [--only NAME] [--cdc PROGRAM]
   soak --source       copy under everything at once, kills and crashes included, and compare every row:
                       [--minutes N] [--seed N] [--server mysql|mariadb-10.11|mariadb-11.8]
+                      [--target mysql|mariadb-10.11|mariadb-11.8]
                       [--workers N] [--cdc PROGRAM] [--keep] [--known-defects]
   servers             fetch MySQL, MariaDB and PostgreSQL servers into target/servers (Debian), or find
                       them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]

@@ -2,14 +2,11 @@
 //! text; each table as a multiset of rows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
 use cdc_testkit::servers::Server;
 use rusqlite::Connection;
 use rusqlite::types::Value;
-
-use super::program::Target;
 
 /// What was compared.
 pub struct Compared {
@@ -18,8 +15,7 @@ pub struct Compared {
 }
 
 /// Compares every table, and which tables there are.
-pub fn all(server: &Server, folder: &Path) -> Result<Compared> {
-    let db = Target::open(folder)?;
+pub fn all(server: &Server, db: &Connection) -> Result<Compared> {
     let at_source: BTreeSet<String> = server
         .sql(
             "SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) FROM information_schema.TABLES \
@@ -42,7 +38,7 @@ pub fn all(server: &Server, folder: &Path) -> Result<Compared> {
     let mut rows = 0;
     for name in &at_source {
         let (database, table) = name.split_once('.').unwrap_or_default();
-        rows += one(server, database, table, &db)?;
+        rows += one(server, database, table, db)?;
     }
     Ok(Compared { tables: at_source.len(), rows })
 }

@@ -6,7 +6,6 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
 use super::cdc;
@@ -14,7 +13,7 @@ use crate::child::Guarded;
 use crate::say;
 
 /// The file of the pipeline. Mode `evolve`: the target is what the source is.
-pub fn pipeline(port: u16, tables: &[&str], chunk_rows: u32, readers: u32) -> String {
+pub fn pipeline(port: u16, tables: &[&str], chunk_rows: u32, readers: u32, sink: &str) -> String {
     format!(
         "pipeline {{
   name             = \"soak\"
@@ -32,7 +31,7 @@ source src = mysql {{
   chunk_readers = {readers}
 }}
 
-sink dw = sqlite {{ path = \"target.db\", synchronous = normal }}
+sink dw = {sink}
 
 src.* => dw.\"{{database}}.{{table}}\"
 "
@@ -81,14 +80,14 @@ impl Run {
         self.text().contains("every table is whole")
     }
 
-    /// Whether it ended because the server could not be reached.
+    /// Whether it ended because a server could not be reached.
     pub fn found_no_server(&self) -> bool {
         let text = self.text();
         let mut errors = text.lines().filter_map(|line| {
             let (_, rest) = line.split_once("error[")?;
             rest.split(']').next()
         });
-        errors.next_back().is_some_and(|code| matches!(code, "E1001" | "E1006" | "E1007"))
+        errors.next_back().is_some_and(|code| matches!(code, "E1001" | "E1006" | "E1007" | "E2001"))
     }
 
     /// Whether it ended before it had said anything.
@@ -104,41 +103,6 @@ impl Run {
     }
 }
 
-/// The target.
-pub struct Target;
-
-impl Target {
-    pub fn open(folder: &Path) -> Result<Connection> {
-        let db = Connection::open_with_flags(folder.join("target.db"), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        db.busy_timeout(Duration::from_secs(2))?;
-        Ok(db)
-    }
-
-    pub fn remove(folder: &Path) -> Result<()> {
-        for name in ["target.db", "target.db-wal", "target.db-shm"] {
-            let path = folder.join(name);
-            if path.exists() {
-                fs::remove_file(path)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The last tick that is committed; `None` while it cannot be asked.
-    pub fn tick(folder: &Path) -> Option<i64> {
-        let db = Target::open(folder).ok()?;
-        db.query_row("SELECT MAX(tick) FROM _cdc_progress", [], |row| row.get(0)).ok()?
-    }
-
-    /// What the accounts hold.
-    pub fn sum(folder: &Path) -> Option<i64> {
-        let db = Target::open(folder).ok()?;
-        let sql =
-            "SELECT (SELECT SUM(n) FROM \"soak_w.accounts\") + (SELECT SUM(n) FROM \"soak_w.accounts2\")";
-        db.query_row(sql, [], |row| row.get(0)).ok()?
-    }
-}
-
 fn checkpoints(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(folder.join("state")) else { return Ok(found) };
@@ -150,6 +114,14 @@ fn checkpoints(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Whether the newest checkpoint, which no target is behind, has no table that is still being copied.
+pub fn is_whole(folder: &Path) -> bool {
+    let newest = checkpoints(folder).unwrap_or_default().pop().and_then(|p| fs::read_to_string(p).ok());
+    let body = newest.as_deref().and_then(|text| text.split_once('\n')).map_or("", |(_, body)| body);
+    serde_json::from_str::<Value>(body)
+        .is_ok_and(|value| value["sources"]["src"]["copying"].as_array().is_some_and(Vec::is_empty))
 }
 
 /// What the checkpoints need of the server: logs, and prepared XA transactions, whose rows are read again. `None` while

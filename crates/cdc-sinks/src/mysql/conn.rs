@@ -574,6 +574,9 @@ impl Errors<'_> {
     fn why(self, e: &mysql_async::Error) -> String {
         match e {
             mysql_async::Error::Io(IoError::Io(io)) if io.raw_os_error().is_some() => format!(": {io}"),
+            mysql_async::Error::Io(IoError::Io(io)) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
+                ": it ended without a word".to_owned()
+            }
             mysql_async::Error::Driver(e) => format!(": {e}"),
             other if self.0.shows_place() => format!(": {other}"),
             _ => String::new(),

@@ -1,0 +1,122 @@
+//! What the soak is copied into: a file of SQLite, or a database of another server, which is disturbed too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use cdc_testkit::proxy::Proxy;
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
+use rand::Rng;
+use rand::rngs::StdRng;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{say, servers};
+
+pub enum Target {
+    Sqlite(PathBuf),
+    Server {
+        server: Box<Server>,
+        /// The way to it.
+        proxy: Proxy,
+    },
+}
+
+impl Target {
+    pub fn start(kind: Option<ServerKind>, folder: &Path) -> Result<Target> {
+        let Some(kind) = kind else { return Ok(Target::Sqlite(folder.join("target.db"))) };
+        servers::ensure(kind)?;
+        let server = Server::start(ServerOptions::of(kind).with_datadir(folder.join("target")))?;
+        let proxy = Proxy::start(server.port())?;
+        let target = Target::Server { server: Box::new(server), proxy };
+        target.remove()?;
+        Ok(target)
+    }
+
+    /// The sink of the pipeline.
+    pub fn sink(&self) -> String {
+        match self {
+            Target::Sqlite(_) => "sqlite { path = \"target.db\", synchronous = normal }".into(),
+            Target::Server { proxy, .. } => format!(
+                "mysql {{ url = \"mysql://127.0.0.1:{}\", database = \"dw\", user = \"cdc\", password = \"${{CDC_PASSWORD}}\" }}",
+                proxy.port()
+            ),
+        }
+    }
+
+    /// The file, to look at it.
+    pub fn open(&self) -> Result<Option<Connection>> {
+        let Target::Sqlite(path) = self else { return Ok(None) };
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        db.busy_timeout(Duration::from_secs(2))?;
+        Ok(Some(db))
+    }
+
+    /// Takes away all that is there.
+    pub fn remove(&self) -> Result<()> {
+        match self {
+            Target::Sqlite(path) => {
+                for end in ["", "-wal", "-shm"] {
+                    let path = PathBuf::from(format!("{}{end}", path.display()));
+                    if path.exists() {
+                        fs::remove_file(path)?;
+                    }
+                }
+                Ok(())
+            }
+            Target::Server { server, .. } => server
+                .sql("DROP DATABASE IF EXISTS dw; CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")
+                .map(drop),
+        }
+    }
+
+    fn number(&self, sql: &str) -> Option<i64> {
+        match self {
+            Target::Sqlite(_) => self.open().ok()??.query_row(sql, [], |row| row.get(0)).ok()?,
+            Target::Server { server, .. } => {
+                server.sql(&format!("SET sql_mode = 'ANSI_QUOTES'; USE dw; {sql}")).ok()?.trim().parse().ok()
+            }
+        }
+    }
+
+    /// The last tick that is committed; `None` while it cannot be asked.
+    pub fn tick(&self) -> Option<i64> {
+        self.number("SELECT MAX(tick) FROM _cdc_progress")
+    }
+
+    /// What the accounts hold.
+    pub fn sum(&self) -> Option<i64> {
+        self.number(
+            "SELECT (SELECT SUM(n) FROM \"soak_w.accounts\") + (SELECT SUM(n) FROM \"soak_w.accounts2\")",
+        )
+    }
+
+    /// Is what the source calls whole there a moment later? A server may be behind it, and by a kill stay so.
+    pub fn keeps_up(&self) -> bool {
+        matches!(self, Target::Sqlite(_))
+    }
+
+    /// Takes back what was to happen to the way to it.
+    pub fn leave_alone(&self) {
+        if let Target::Server { proxy, .. } = self {
+            proxy.cut_after(u32::MAX >> 1);
+        }
+    }
+
+    /// Now and then something happens to a server, or to the way to it; true if it did.
+    pub fn disturb(&mut self, rng: &mut StdRng) -> Result<bool> {
+        let Target::Server { server, proxy } = self else { return Ok(false) };
+        match rng.random_range(0..16) {
+            0 => {
+                say!("== the target is killed");
+                server.kill()?;
+                std::thread::sleep(Duration::from_millis(rng.random_range(0..1000)));
+                server.restart()?;
+            }
+            1..4 => proxy.cut_after(rng.random_range(1..5000)),
+            4 => proxy.cut_all(),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
