@@ -2,7 +2,7 @@
 //! strings are never names (no ANSI_QUOTES), and which speaks utf8mb4.
 //!
 //! Statements are text, not prepared: one INSERT holds thousands of rows, and a prepared one is limited to
-//! 65,535 parameters, has to be prepared anew for each number of rows, and measured no faster at the server.
+//! 65,535 parameters and has to be prepared anew for each number of rows.
 //! A quote or a backslash is escaped where it stands. No byte of a longer UTF-8 character can be taken for
 //! one, since those all have their high bit set; that is why the connection's character set is fixed.
 
