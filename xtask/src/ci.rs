@@ -89,7 +89,7 @@ fn short_soak() -> Result<()> {
         length: Duration::from_secs(20),
         seed: cdc_testkit::history::seed(),
         kind: ServerKind::default(),
-        target: None,
+        target: soak::TargetKind::Sqlite,
         workers: None,
         program: target_dir().join("debug").join("cdc"),
         keep: false,

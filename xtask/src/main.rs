@@ -31,8 +31,9 @@ usage: cargo xtask TASK
                       [--only NAME] [--cdc PROGRAM]
   soak --source       copy under everything at once, kills and crashes included, and compare every row:
                       [--minutes N] [--seed N] [--server mysql|mariadb-10.11|mariadb-11.8]
-                      [--target mysql|mariadb-10.11|mariadb-11.8]
+                      [--target sqlite|mysql|mariadb-10.11|mariadb-11.8|postgres]
                       [--workers N] [--cdc PROGRAM] [--keep] [--known-defects]
+  soak --targets      the same into every kind of target in turn
   servers             fetch MySQL, MariaDB and PostgreSQL servers into target/servers (Debian), or find
                       them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]
   servers up          run one until Ctrl-C: [--kind SERVER] [--port N] [--datadir DIR]

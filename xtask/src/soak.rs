@@ -29,6 +29,7 @@ use crate::demo::program_or_build;
 use crate::{say, servers};
 use program::Run;
 use target::Target;
+pub use target::TargetKind;
 
 /// A run that commits nothing for so long, with nobody in its way, stands still.
 const STILL: Duration = Duration::from_secs(60);
@@ -36,15 +37,16 @@ const STILL: Duration = Duration::from_secs(60);
 /// How long catching up may take in all.
 const CATCH_UP: Duration = Duration::from_secs(600);
 
-/// `cargo xtask soak --source [--minutes N] [--seed N] [--server SERVER] [--target SERVER] [--workers N] [--cdc PROGRAM] [--keep]
-/// [--known-defects]`
+/// `cargo xtask soak --source|--targets [--minutes N] [--seed N] [--server SERVER] [--target TARGET] [--workers N] [--cdc PROGRAM]
+/// [--keep] [--known-defects]`. With `--targets` each target in turn, for its share of the minutes.
 pub fn main(args: &mut Args) -> Result<()> {
-    ensure!(args.flag("--source"), "soak what? there is `cargo xtask soak --source`");
+    let (of_source, of_targets) = (args.flag("--source"), args.flag("--targets"));
+    ensure!(of_source != of_targets, "soak what? there are `cargo xtask soak --source` and `--targets`");
     let minutes =
         args.value("--minutes")?.map_or(Ok(5.0), |text| text.parse::<f64>().context("--minutes"))?;
     let seed = args.number("--seed", cdc_testkit::history::seed())?;
     let kind = args.value("--server")?.map_or(Ok(ServerKind::default()), |name| name.parse())?;
-    let target = args.value("--target")?.map(|name| name.parse()).transpose()?;
+    let target = args.value("--target")?.map(|name| TargetKind::parse(&name)).transpose()?;
     let workers =
         args.value("--workers")?.map(|text| text.parse::<u16>().context("--workers")).transpose()?;
     let program = args.value("--cdc")?;
@@ -53,7 +55,17 @@ pub fn main(args: &mut Args) -> Result<()> {
     args.finish()?;
     let program = program_or_build(program)?;
     let length = Duration::try_from_secs_f64(minutes * 60.0).context("--minutes")?;
-    source(&Soaking { length, seed, kind, target, workers, program, keep, known_defects })
+    let targets = match target {
+        Some(one) => vec![one],
+        None if of_targets => TargetKind::ALL.to_vec(),
+        None => vec![TargetKind::Sqlite],
+    };
+    let length = length / u32::try_from(targets.len())?;
+    for target in targets {
+        let program = program.clone();
+        source(&Soaking { length, seed, kind, target, workers, program, keep, known_defects })?;
+    }
+    Ok(())
 }
 
 /// What is soaked, and how long.
@@ -64,8 +76,8 @@ pub struct Soaking {
     pub seed: u64,
     /// Against which server.
     pub kind: ServerKind,
-    /// Into which server; `None`: into SQLite.
-    pub target: Option<ServerKind>,
+    /// Into what.
+    pub target: TargetKind,
     /// So many workers; `None`: 1 to 3, another number each time.
     pub workers: Option<u16>,
     /// `cdc`.
@@ -79,9 +91,10 @@ pub struct Soaking {
 /// Soaks, prints the summary, and says in any case which seed it was and where what is left of it lies.
 pub fn source(what: &Soaking) -> Result<()> {
     let (kind, seed) = (what.kind, what.seed);
-    say!("== soak: {kind}, seed {seed}, {:.0} s", what.length.as_secs_f64());
+    let target = what.target.name();
+    say!("== soak: {kind} into {target}, seed {seed}, {:.0} s", what.length.as_secs_f64());
     servers::ensure(kind)?;
-    let folder = target_dir().join("soak").join(format!("{}-{seed}", kind.name()));
+    let folder = target_dir().join("soak").join(format!("{}-{target}-{seed}", kind.name()));
     remove_dir(&folder)?;
     fs::create_dir_all(&folder)?;
     let result = Soak::start(what, &folder).and_then(|mut soak| {
@@ -103,7 +116,7 @@ pub fn source(what: &Soaking) -> Result<()> {
             Ok(())
         }
         Err(error) => Err(error.context(format!(
-            "the soak with seed {seed} on {kind} failed; pipeline file, logs, state, target and the server's data are in {}",
+            "the soak with seed {seed} of {kind} into {target} failed; pipeline file, logs, state, target and the server's data are in {}",
             folder.display()
         ))),
     }

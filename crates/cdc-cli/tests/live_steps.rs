@@ -93,7 +93,7 @@ fn dies_at(server: &Server, step: &str, nth: usize, database: &str) -> Result<()
     };
     ensure!(said.code.is_none(), "it was to be killed at {step}\n{}", said.text());
     server.sql(&format!("USE {database}; {}", changes(round).join("; ")))?;
-    let again = job.catch_up(&["--workers", if nth % 2 == 0 { "1" } else { "2" }])?;
+    let again = job.catch_up(&["--workers", if nth.is_multiple_of(2) { "1" } else { "2" }])?;
     let runs = || format!("it was killed:\n{}\nand went on:\n{}", said.text(), again.text());
     let rows = job.verify().with_context(runs)?;
     let compared =

@@ -85,9 +85,12 @@ impl Run {
         let text = self.text();
         let mut errors = text.lines().filter_map(|line| {
             let (_, rest) = line.split_once("error[")?;
-            rest.split(']').next()
+            rest.split_once(']')
         });
-        errors.next_back().is_some_and(|code| matches!(code, "E1001" | "E1006" | "E1007" | "E2001"))
+        errors.next_back().is_some_and(|(code, rest)| {
+            matches!(code, "E1001" | "E1006" | "E1007" | "E2001")
+                || (code == "E2006" && rest.contains("the connection was lost"))
+        })
     }
 
     /// Whether it ended before it had said anything.

@@ -4,14 +4,51 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use cdc_testkit::proxy::Proxy;
+use cdc_testkit::servers::postgres::{self, Postgres, PostgresOptions};
 use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::{say, servers};
+
+/// What the soak is to be copied into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    Sqlite,
+    Postgres,
+    Server(ServerKind),
+}
+
+impl TargetKind {
+    /// What `--targets` goes through.
+    pub const ALL: [TargetKind; 4] = [
+        TargetKind::Server(ServerKind::MySql),
+        TargetKind::Server(ServerKind::MariaDb118),
+        TargetKind::Postgres,
+        TargetKind::Sqlite,
+    ];
+
+    /// Its word on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            TargetKind::Sqlite => "sqlite",
+            TargetKind::Postgres => postgres::NAME,
+            TargetKind::Server(kind) => kind.name(),
+        }
+    }
+
+    /// The one of this word.
+    pub fn parse(name: &str) -> Result<TargetKind> {
+        match name {
+            "sqlite" => Ok(TargetKind::Sqlite),
+            postgres::NAME => Ok(TargetKind::Postgres),
+            _ => Ok(TargetKind::Server(name.parse().context("--target: sqlite, postgres, or a server")?)),
+        }
+    }
+}
 
 pub enum Target {
     Sqlite(PathBuf),
@@ -20,15 +57,29 @@ pub enum Target {
         /// The way to it.
         proxy: Proxy,
     },
+    Postgres {
+        server: Box<Postgres>,
+        proxy: Proxy,
+    },
 }
 
 impl Target {
-    pub fn start(kind: Option<ServerKind>, folder: &Path) -> Result<Target> {
-        let Some(kind) = kind else { return Ok(Target::Sqlite(folder.join("target.db"))) };
-        servers::ensure(kind)?;
-        let server = Server::start(ServerOptions::of(kind).with_datadir(folder.join("target")))?;
-        let proxy = Proxy::start(server.port())?;
-        let target = Target::Server { server: Box::new(server), proxy };
+    pub fn start(kind: TargetKind, folder: &Path) -> Result<Target> {
+        let target = match kind {
+            TargetKind::Sqlite => return Ok(Target::Sqlite(folder.join("target.db"))),
+            TargetKind::Postgres => {
+                servers::ensure_postgres()?;
+                let server = Postgres::start(PostgresOptions::default())?;
+                let proxy = Proxy::start(server.port())?;
+                Target::Postgres { server: Box::new(server), proxy }
+            }
+            TargetKind::Server(kind) => {
+                servers::ensure(kind)?;
+                let server = Server::start(ServerOptions::of(kind).with_datadir(folder.join("target")))?;
+                let proxy = Proxy::start(server.port())?;
+                Target::Server { server: Box::new(server), proxy }
+            }
+        };
         target.remove()?;
         Ok(target)
     }
@@ -39,6 +90,10 @@ impl Target {
             Target::Sqlite(_) => "sqlite { path = \"target.db\", synchronous = normal }".into(),
             Target::Server { proxy, .. } => format!(
                 "mysql {{ url = \"mysql://127.0.0.1:{}\", database = \"dw\", user = \"cdc\", password = \"${{CDC_PASSWORD}}\" }}",
+                proxy.port()
+            ),
+            Target::Postgres { proxy, .. } => format!(
+                "postgres {{ url = \"postgres://127.0.0.1:{}/dw\", user = \"cdc\", password = \"${{CDC_PASSWORD}}\" }}",
                 proxy.port()
             ),
         }
@@ -67,6 +122,9 @@ impl Target {
             Target::Server { server, .. } => server
                 .sql("DROP DATABASE IF EXISTS dw; CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")
                 .map(drop),
+            Target::Postgres { server, .. } => {
+                server.admin("DROP SCHEMA public CASCADE; CREATE SCHEMA public AUTHORIZATION cdc").map(drop)
+            }
         }
     }
 
@@ -76,6 +134,7 @@ impl Target {
             Target::Server { server, .. } => {
                 server.sql(&format!("SET sql_mode = 'ANSI_QUOTES'; USE dw; {sql}")).ok()?.trim().parse().ok()
             }
+            Target::Postgres { server, .. } => server.sql(sql).ok()?.trim().parse().ok(),
         }
     }
 
@@ -98,20 +157,31 @@ impl Target {
 
     /// Takes back what was to happen to the way to it.
     pub fn leave_alone(&self) {
-        if let Target::Server { proxy, .. } = self {
+        if let Target::Server { proxy, .. } | Target::Postgres { proxy, .. } = self {
             proxy.cut_after(u32::MAX >> 1);
         }
     }
 
     /// Now and then something happens to a server, or to the way to it; true if it did.
     pub fn disturb(&mut self, rng: &mut StdRng) -> Result<bool> {
-        let Target::Server { server, proxy } = self else { return Ok(false) };
+        let (Target::Server { proxy, .. } | Target::Postgres { proxy, .. }) = self else { return Ok(false) };
         match rng.random_range(0..16) {
             0 => {
                 say!("== the target is killed");
-                server.kill()?;
-                std::thread::sleep(Duration::from_millis(rng.random_range(0..1000)));
-                server.restart()?;
+                let wait = Duration::from_millis(rng.random_range(0..1000));
+                match self {
+                    Target::Sqlite(_) => {}
+                    Target::Server { server, .. } => {
+                        server.kill()?;
+                        std::thread::sleep(wait);
+                        server.restart()?;
+                    }
+                    Target::Postgres { server, .. } => {
+                        server.kill()?;
+                        std::thread::sleep(wait);
+                        server.restart()?;
+                    }
+                }
             }
             1..4 => proxy.cut_after(rng.random_range(1..5000)),
             4 => proxy.cut_all(),
