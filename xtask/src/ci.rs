@@ -93,7 +93,6 @@ fn short_soak() -> Result<()> {
         workers: None,
         program: target_dir().join("debug").join("cdc"),
         keep: false,
-        known_defects: false,
     })
 }
 

@@ -32,7 +32,7 @@ usage: cargo xtask TASK
   soak --source       copy under everything at once, kills and crashes included, and compare every row:
                       [--minutes N] [--seed N] [--server mysql|mariadb-10.11|mariadb-11.8]
                       [--target sqlite|mysql|mariadb-10.11|mariadb-11.8|postgres]
-                      [--workers N] [--cdc PROGRAM] [--keep] [--known-defects]
+                      [--workers N] [--cdc PROGRAM] [--keep]
   soak --targets      the same into every kind of target in turn
   servers             fetch MySQL, MariaDB and PostgreSQL servers into target/servers (Debian), or find
                       them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]

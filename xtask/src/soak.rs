@@ -38,7 +38,7 @@ const STILL: Duration = Duration::from_secs(60);
 const CATCH_UP: Duration = Duration::from_secs(600);
 
 /// `cargo xtask soak --source|--targets [--minutes N] [--seed N] [--server SERVER] [--target TARGET] [--workers N] [--cdc PROGRAM]
-/// [--keep] [--known-defects]`. With `--targets` each target in turn, for its share of the minutes.
+/// [--keep]`. With `--targets` each target in turn, for its share of the minutes.
 pub fn main(args: &mut Args) -> Result<()> {
     let (of_source, of_targets) = (args.flag("--source"), args.flag("--targets"));
     ensure!(of_source != of_targets, "soak what? there are `cargo xtask soak --source` and `--targets`");
@@ -51,7 +51,6 @@ pub fn main(args: &mut Args) -> Result<()> {
         args.value("--workers")?.map(|text| text.parse::<u16>().context("--workers")).transpose()?;
     let program = args.value("--cdc")?;
     let keep = args.flag("--keep");
-    let known_defects = args.flag("--known-defects");
     args.finish()?;
     let program = program_or_build(program)?;
     let length = Duration::try_from_secs_f64(minutes * 60.0).context("--minutes")?;
@@ -63,7 +62,7 @@ pub fn main(args: &mut Args) -> Result<()> {
     let length = length / u32::try_from(targets.len())?;
     for target in targets {
         let program = program.clone();
-        source(&Soaking { length, seed, kind, target, workers, program, keep, known_defects })?;
+        source(&Soaking { length, seed, kind, target, workers, program, keep })?;
     }
     Ok(())
 }
@@ -84,8 +83,6 @@ pub struct Soaking {
     pub program: PathBuf,
     /// Whether what it leaves is kept also where all went well.
     pub keep: bool,
-    /// Also what is known to go wrong.
-    pub known_defects: bool,
 }
 
 /// Soaks, prints the summary, and says in any case which seed it was and where what is left of it lies.
@@ -160,8 +157,6 @@ struct Soak {
     disturbed: Instant,
     /// The accounts have been copied as a whole.
     is_whole: bool,
-    /// XA transactions are let through while a copy begins, although that is known to go wrong.
-    xa_at_start: bool,
 }
 
 impl Soak {
@@ -177,7 +172,6 @@ impl Soak {
             rate: if is_short { 15 } else { 20 },
             initial_rows: if is_short { 500 } else { 2000 },
             large: if is_short { 5000 } else { 20_000 },
-            known_defects: what.known_defects,
         };
         let storm = Storm::create(&server, options)?;
         let proxy = Proxy::start(server.port())?;
@@ -207,13 +201,11 @@ impl Soak {
             tick: (0, now),
             disturbed: now,
             is_whole: false,
-            xa_at_start: what.known_defects,
             rng,
         })
     }
 
     fn all(&mut self, length: Duration) -> Result<String> {
-        self.hold_prepared(!self.xa_at_start);
         // first of all it is killed within its snapshot, again and again
         for _ in 0..self.rng.random_range(3..7) {
             self.start_run()?;
@@ -399,7 +391,6 @@ impl Soak {
     /// Begins again from nothing.
     fn fresh(&mut self) -> Result<()> {
         self.kill_run();
-        self.hold_prepared(!self.xa_at_start);
         remove_dir(&self.folder.join("state"))?;
         self.target.remove()?;
         self.counts.fresh += 1;
@@ -412,12 +403,6 @@ impl Soak {
             self.kill_run();
         }
         Ok(())
-    }
-
-    fn hold_prepared(&self, hold: bool) {
-        if let Some(storm) = &self.storm {
-            storm.hold_prepared(hold);
-        }
     }
 
     /// Leaves the run alone until it commits.
@@ -479,10 +464,6 @@ impl Soak {
         }
         self.is_whole |= self.run.as_ref().is_some_and(Run::was_whole);
         let tick = self.target.tick().unwrap_or(self.tick.0);
-        if tick > 0 {
-            // it has begun
-            self.hold_prepared(false);
-        }
         let is_disturbed = self.disturbed.elapsed() < Duration::from_secs(1);
         if tick != self.tick.0 || self.run.is_none() || is_disturbed {
             self.tick = (tick, Instant::now());

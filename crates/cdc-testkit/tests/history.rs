@@ -80,7 +80,7 @@ fn a_rate_is_kept_and_a_stop_is_heard() -> Result<()> {
 /// Clients go on over a crash, give no statement that no server takes, and leave no transaction prepared.
 fn a_storm_blows(kind: ServerKind) -> Result<()> {
     let mut server = Server::start(ServerOptions::of(kind))?;
-    let options = StormOptions { seed: 75, rate: 60, initial_rows: 100, large: 500, known_defects: true };
+    let options = StormOptions { seed: 75, rate: 60, initial_rows: 100, large: 500 };
     let blowing = Storm::create(&server, options)?.start(&server)?;
     std::thread::sleep(Duration::from_millis(1500));
     blowing.while_robust(|| server.kill())?;

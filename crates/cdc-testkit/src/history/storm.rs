@@ -64,19 +64,11 @@ pub struct StormOptions {
     pub initial_rows: usize,
     /// Rows of a large transaction.
     pub large: u64,
-    /// Also what is known to go wrong and is not mended yet: the list is in `history/storm/change.rs`.
-    pub known_defects: bool,
 }
 
 impl Default for StormOptions {
     fn default() -> Self {
-        StormOptions {
-            seed: super::seed(),
-            rate: 20,
-            initial_rows: 1000,
-            large: 20_000,
-            known_defects: false,
-        }
+        StormOptions { seed: super::seed(), rate: 20, initial_rows: 1000, large: 20_000 }
     }
 }
 
@@ -115,8 +107,6 @@ struct Shared {
     prepared: AtomicU64,
     lost: AtomicU64,
     refusals: Refusals,
-    /// No XA transaction is prepared, and those that are end.
-    no_xa: AtomicBool,
     /// The log in which each XA transaction was prepared, by its name.
     logs: Mutex<BTreeMap<String, String>>,
     /// Held for reading where a crash would leave a server's own files half changed.
@@ -174,7 +164,6 @@ impl Storm {
             prepared: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             refusals: Refusals::default(),
-            no_xa: AtomicBool::new(false),
             logs: Mutex::default(),
             fragile: RwLock::new(()),
         });
@@ -185,10 +174,10 @@ impl Storm {
             acts.push((Box::new(Typed { client, tables: self.tables.clone() }), rate));
         }
         for number in 0..WILD_CLIENTS {
-            acts.push((Box::new(write::Wild::new(rng(10 + number), kind, self.options.known_defects)), rate));
+            acts.push((Box::new(write::Wild::new(rng(10 + number), kind)), rate));
         }
         acts.push((Box::new(write::Large::new(rng(20), self.options.large)), 0.15));
-        acts.push((Box::new(change::Changer::new(rng(30), kind, self.options.known_defects)), 2.0));
+        acts.push((Box::new(change::Changer::new(rng(30), kind)), 2.0));
         let door = Door::of(server)?;
         let mut threads = Vec::new();
         for (act, rate) in acts {
@@ -213,11 +202,6 @@ impl Blowing {
             lost: count(&self.shared.lost),
             refused: self.shared.refusals.all(),
         }
-    }
-
-    /// Whether XA transactions are held back; those that are prepared end.
-    pub fn hold_prepared(&self, hold: bool) {
-        self.shared.no_xa.store(hold, Ordering::SeqCst);
     }
 
     /// The log in which this XA transaction was prepared, or one before it.

@@ -2,18 +2,6 @@
 //!
 //! What a step needs is made in the step, with IF EXISTS where a crash may have come between: so no step depends on
 //! how the one before it ended.
-//!
-//! Not done unless `known_defects` is asked for, as `cdc` is known to stop there:
-//!
-//! | statement | stops with |
-//! |---|---|
-//! | a MODIFY that narrows values, where the target converts rows that are copied again anyway (DATETIME(6) to DATETIME) | E2008 |
-//! | ADD COLUMN .. DEFAULT CURRENT_TIMESTAMP on a table with rows | E2008 |
-//! | a table that is not copied takes the place of one that is, and is altered or serves CREATE .. LIKE before it is taken in | E2003, E1303 |
-//! | MariaDB: CREATE OR REPLACE TABLE | E2003; with the same columns the old rows stay |
-//! | MariaDB: UPDATE of a table with generated columns | E1207 |
-//! | MariaDB: -0 in FLOAT or DOUBLE of a table without a key, copied and then deleted | E2010 |
-//! | an XA transaction that is prepared while a start waits for another, and ends just behind the position at which it begins | E1208 |
 
 use std::fmt::Write as _;
 
@@ -52,7 +40,6 @@ const GROWING: &[(&str, &str)] = &[
 pub(super) struct Changer {
     rng: StdRng,
     kind: ServerKind,
-    known_defects: bool,
     step: u64,
     /// Columns that were added to each of the growing tables: name and type.
     extra: Vec<Vec<(String, &'static str)>>,
@@ -61,9 +48,9 @@ pub(super) struct Changer {
 }
 
 impl Changer {
-    pub(super) fn new(rng: StdRng, kind: ServerKind, known_defects: bool) -> Changer {
+    pub(super) fn new(rng: StdRng, kind: ServerKind) -> Changer {
         let extra = GROWING.iter().map(|_| Vec::new()).collect();
-        Changer { rng, kind, known_defects, step: 0, extra, partitions: (0, 3) }
+        Changer { rng, kind, step: 0, extra, partitions: (0, 3) }
     }
 }
 
@@ -99,9 +86,6 @@ const UNSEEN: &[&str] = &[
     "ALTER TABLE bag MODIFY v INT;\n",
     "ALTER TABLE bag CONVERT TO CHARACTER SET latin1;\nALTER TABLE bag CONVERT TO CHARACTER SET utf8mb4;\n",
     "ALTER TABLE computed DROP COLUMN twice, ADD COLUMN twice BIGINT AS (n * 3) STORED;\n",
-];
-
-const UNSEEN_REFUSED: &[&str] = &[
     "ALTER TABLE bag_typed MODIFY d DECIMAL(12,1);\n",
     "ALTER TABLE bag_typed MODIFY at DATETIME;\nALTER TABLE bag_typed MODIFY at DATETIME(6);\n",
     "ALTER TABLE seats ADD COLUMN made DATETIME DEFAULT CURRENT_TIMESTAMP;\nALTER TABLE seats DROP COLUMN made;\n",
@@ -146,10 +130,7 @@ impl Changer {
     /// A column comes, goes, changes its name or its type.
     fn columns(&mut self, sql: &mut String) {
         let rng = &mut self.rng;
-        let mut at = rng.random_range(0..GROWING.len());
-        if GROWING[at].0 == "soak_w.computed" && self.kind.is_mariadb() && !self.known_defects {
-            at = 0;
-        }
+        let at = rng.random_range(0..GROWING.len());
         let ((table, behind), extra) = (GROWING[at], &mut self.extra[at]);
         let name = format!("e{}", self.step);
         let old = (!extra.is_empty()).then(|| rng.random_range(0..extra.len()));
@@ -215,8 +196,7 @@ impl Changer {
         let rng = &mut self.rng;
         // what does not fit is cut
         *sql += "SET SESSION sql_mode = '';\n";
-        let from = if self.known_defects { &[UNSEEN, UNSEEN_REFUSED].concat()[..] } else { UNSEEN };
-        *sql += pick(rng, from);
+        *sql += pick(rng, UNSEEN);
         *sql += "SET SESSION sql_mode = DEFAULT;\n";
     }
 
@@ -259,8 +239,7 @@ impl Changer {
     /// A table is made anew beside the old one, and takes its place: seen by whoever copies, or not.
     fn rebuild(&mut self, sql: &mut String) {
         let (rng, step) = (&mut self.rng, self.step);
-        let new =
-            pick(rng, if self.known_defects { &["nightly_new", "hidden_new"] } else { &["nightly_new"] });
+        let new = pick(rng, &["nightly_new", "hidden_new"]);
         let old = pick(rng, &["nightly_old", "hidden_old"]);
         _ = writeln!(
             sql,
@@ -312,7 +291,7 @@ impl Changer {
                 sql,
                 "CREATE TABLE IF NOT EXISTS {a} LIKE soak_w.words;\nINSERT IGNORE INTO {a} (a, b, n) VALUES ('{step}', 'x', 1), ('Ä', 'x', 2), ('a', 'x', 3);"
             ),
-            10 if self.kind.is_mariadb() && self.known_defects => writeln!(
+            10 if self.kind.is_mariadb() => writeln!(
                 sql,
                 "CREATE OR REPLACE TABLE {a} (id INT NOT NULL PRIMARY KEY, z INT DEFAULT 3);\nINSERT INTO {a} (id) VALUES ({step});"
             ),

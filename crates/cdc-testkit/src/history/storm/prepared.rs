@@ -50,8 +50,7 @@ pub(super) fn client(mut rng: StdRng, kind: ServerKind, door: &Door, shared: &Sh
             continue;
         };
         turn += 1;
-        let is_held = shared.no_xa.load(Ordering::SeqCst);
-        if let Some(at) = pending.iter().position(|(_, due)| *due <= turn || is_held) {
+        if let Some(at) = pending.iter().position(|(_, due)| *due <= turn) {
             let (name, _) = pending.swap_remove(at);
             let verb = if rng.random_ratio(2, 3) { "COMMIT" } else { "ROLLBACK" };
             match open.run(&format!("XA {verb} '{name}';\nXA RECOVER;"), &shared.refusals) {
@@ -63,7 +62,7 @@ pub(super) fn client(mut rng: StdRng, kind: ServerKind, door: &Door, shared: &Sh
                     ender = None;
                 }
             }
-        } else if !is_held {
+        } else {
             let (sql, name) = branch(&mut rng, turn);
             let mut session = Session::open(door)?;
             // noted before it is prepared: whoever sees it finds its log
