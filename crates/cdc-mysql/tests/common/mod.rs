@@ -413,6 +413,8 @@ impl Writer {
             while !told.load(Ordering::SeqCst) {
                 conn.query_drop(sql(number)).await?;
                 number += 1;
+                // what is written faster than a busy machine reads is never caught up with
+                tokio::time::sleep(Duration::from_millis(2)).await;
             }
             Ok(number)
         });
