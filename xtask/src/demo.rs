@@ -13,6 +13,7 @@ use cdc_testkit::servers::{Server, ServerKind, ServerOptions, remove_dir, target
 
 use crate::args::Args;
 use crate::child::Guarded;
+use crate::soak::TargetKind;
 use crate::tidy::cargo;
 use crate::{say, servers};
 
@@ -70,6 +71,8 @@ pub fn main(args: &mut Args) -> Result<()> {
     let pipeline = args.value("--pipeline")?;
     let target = args.value("--target")?.unwrap_or_else(|| "sqlite".into());
     args.finish()?;
+    // what is written wrong is told before anything is built
+    TargetKind::parse(&target)?;
     let program = program_or_build(program)?;
     servers::ensure(kind)?;
 
@@ -120,8 +123,7 @@ pub fn main(args: &mut Args) -> Result<()> {
     ensure!(has_no_differences(verdict), "source and target differ: {verdict}");
     say!("\ndemo: {}", verdict.trim());
     if keep {
-        say!("target {}", demo.target.parameter());
-        servers::say_how_to_use(&server);
+        demo.say_how_to_go_on(&server);
         say!("running until Ctrl-C");
         servers::wait_for_interrupt()?;
     } else {
@@ -152,6 +154,30 @@ struct Demo {
 }
 
 impl Demo {
+    /// What to paste to go on with this very pipeline, and to look at both sides.
+    fn say_how_to_go_on(&self, server: &Server) {
+        let folder = self.folder.display();
+        let arguments = format!(
+            "{} --set url=mysql://127.0.0.1:{} --set target={} --state {folder}/state",
+            self.pipeline,
+            self.port,
+            self.target.parameter()
+        );
+        say!("\nto go on, in another terminal:");
+        say!("  export CDC_PASSWORD=cdc DW_PASSWORD=cdc");
+        for command in ["run", "verify"] {
+            say!("  {} {command} {arguments}", self.program.display());
+        }
+        say!("the source:  {}", servers::client_line(server));
+        match &self.target {
+            Target::Sqlite(path) => say!("the target:  sqlite3 {}", path.display()),
+            Target::Server(target) => say!("the target:  {}", servers::client_line(target)),
+            Target::Postgres(target) => {
+                say!("the target:  PGPASSWORD=cdc psql -h 127.0.0.1 -p {} -U cdc dw", target.port());
+            }
+        }
+    }
+
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.program);
         command

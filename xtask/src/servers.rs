@@ -145,9 +145,13 @@ pub fn say_how_to_use(server: &Server) {
     );
     say!("  export CDC_PASSWORD=cdc");
     say!("  cargo run --release -- run examples/shop.cdc --set url=mysql://127.0.0.1:{port}");
-    if let Ok(client) = server.client("mysql") {
-        say!("  {} -h127.0.0.1 -P{port} -uroot -proot", client.display());
-    }
+    say!("  {}", client_line(server));
+}
+
+/// The client that looks at a server, as it is typed.
+pub fn client_line(server: &Server) -> String {
+    let client = server.client("mysql").map_or_else(|_| "mysql".into(), |path| path.display().to_string());
+    format!("{client} -h127.0.0.1 -P{} -uroot -proot", server.port())
 }
 
 /// Keeps one server running until Ctrl-C.

@@ -248,7 +248,7 @@ const ERROR_EXAMPLES: &str = "\
 Examples:
   cdc error E1004              also 1004, e1004
   cdc error                    all codes, by range
-  cdc error privilege          codes that have to do with it";
+  cdc error privilege          the codes whose titles have this word";
 
 /// Of `cdc error`.
 #[derive(Debug, Group)]

@@ -111,3 +111,24 @@ fn xa_transactions_of_other_databases_are_passed_over() -> Result<()> {
     ensure!(job.verify()? == 3);
     Ok(())
 }
+
+/// A limit of rows that the server gives every session cuts no list of tables and no copy.
+#[test]
+fn a_limit_of_rows_cuts_nothing() -> Result<()> {
+    let server = Server::start(ServerOptions::of_this_run())?;
+    let rows: Vec<String> = (0..40).map(|n| format!("({n})")).collect();
+    let tables: String = (0..8)
+        .map(|n| format!("CREATE TABLE t{n} (v INT); INSERT INTO t{n} VALUES {};", rows.join(", ")))
+        .collect();
+    server.sql(&format!("CREATE DATABASE few; USE few; {tables} SET GLOBAL sql_select_limit = 3"))?;
+    let job = Job::new(&server, "few", "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*");
+    job.catch_up(&[])?;
+    server.sql("DELETE FROM few.t7 WHERE v >= 10")?;
+    job.catch_up(&[])?;
+    for n in 0..8 {
+        let found = job.number(&format!("SELECT COUNT(*) FROM t{n}"))?;
+        ensure!(found == if n == 7 { 10 } else { 40 }, "t{n}: {found} rows");
+    }
+    ensure!(job.verify()? == 290);
+    Ok(())
+}

@@ -857,7 +857,7 @@ impl LogReader {
             if e.code == 1236 && (text.contains("purged") || text.contains("could not find first log")) {
                 return Error::definite(codes::LOG_PURGED, format!("the log we need is gone: {}", e.message))
                     .note(format!("we stand at {}", self.position()))
-                    .help("copy the tables anew: stop, remove the state folder and the target's tables, start again");
+                    .help("copy the tables anew: stop, remove the state folder and the target's tables and progress, start again");
             }
             // MariaDB tells replicas apart by nothing but this number
             if e.code == 4052 || e.code == 1236 && text.contains("same server") {
@@ -999,7 +999,7 @@ impl LogReader {
             kind::INCIDENT => {
                 return Err(Error::definite(codes::INCIDENT, "the server logged an incident: changes may be missing from its log")
                     .note(self.here())
-                    .help("copy the tables anew: stop, remove the state folder and the target's tables, start again"));
+                    .help("copy the tables anew: stop, remove the state folder and the target's tables and progress, start again"));
             }
             other if header.ignorable() => {
                 let _ = other;
@@ -1161,7 +1161,7 @@ impl LogReader {
             )
             .note(self.here())
             .note("it was prepared before the log was read")
-            .help("copy the tables anew: stop, remove the state folder and the target's tables, start again")
+            .help("copy the tables anew: stop, remove the state folder and the target's tables and progress, start again")
             .help(
                 "GRANT XA_RECOVER_ADMIN to the source's account: then a start waits for such transactions",
             ));

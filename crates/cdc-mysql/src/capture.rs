@@ -1293,7 +1293,7 @@ impl Capture {
                         format!("the server's log ends at {end}, and was read up to {}", self.boundary_asked),
                     )
                     .note("it was reset (RESET MASTER, RESET BINARY LOGS AND GTIDS)")
-                    .help("copy the tables anew: stop, remove the state folder and the target's tables, start again"));
+                    .help("copy the tables anew: stop, remove the state folder and the target's tables and progress, start again"));
                 }
                 self.stop_end = end.filter(|_| self.end_asked_to_stop);
             }

@@ -16,8 +16,10 @@ use std::io::ErrorKind;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// What every session begins with. The time-outs let a server wait for us while our targets are slow.
-const SESSION: &[&str] = &["SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', \
+/// What every session begins with. The time-outs let a server wait for us while our targets are slow. Keys may hold dates that
+/// are none; a limit of rows that an account or a server sets would cut a copy short in silence.
+const SESSION: &[&str] = &["SET SESSION character_set_results = NULL, time_zone = '+00:00', \
+     sql_mode = 'ALLOW_INVALID_DATES', sql_select_limit = 18446744073709551615, \
      net_write_timeout = 3600, net_read_timeout = 3600"];
 
 /// Opens a connection, the same way for every use: over TCP or the socket, secured as `tls` says.

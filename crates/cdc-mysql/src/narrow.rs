@@ -233,7 +233,7 @@ fn unsupported(schema: &TableSchema, why: &str) -> Error {
         format!("statement on \"{}\" that cannot be followed: {why}", schema.id),
     )
     .note("the server leaves generated columns out of its log, so they are left out of the copy")
-    .help("copy the table anew: stop, remove the state folder and the target's tables, start again")
+    .help("copy the table anew: stop, remove the state folder and the target's tables and progress, start again")
 }
 
 #[cfg(test)]

@@ -489,7 +489,7 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     }
     Err(error
         .note("new tables with flows of their own may come, tables and flows may go")
-        .help("undo the change, or copy anew: remove the state folder and the target's tables"))
+        .help("undo the change, or copy anew: remove the state folder and the target's tables and progress"))
 }
 
 /// A name for the job that nobody else has: ties targets to the state folder.

@@ -145,7 +145,7 @@ impl StateDir {
                 error = error.note(notice.headline);
             }
             return Err(error.help(
-                "to copy everything anew: remove the state folder and the target's tables; nothing was changed now",
+                "to copy everything anew: remove the state folder and the target's tables and progress; nothing was changed now",
             ));
         }
         Ok((None, notices))

@@ -11,6 +11,9 @@
 //! not know it. Where several source tables fill one target table only rows of the one may go ([`Share`]); so it is
 //! with TRUNCATE and DROP.
 //!
+//! *Names that change hands* in one statement (a column is dropped or renamed, and another one gets its name) are followed column by
+//! column in every mode that makes changes: what is compared by name alone would take the new column for the old one.
+//!
 //! *Another key* ([`TargetSchemaChange::ChangeKey`]): the target's table is keyed anew in every mode that makes changes at all.
 //! Behind the barrier its rows are those of the source at this place of the log, so the new key tells them apart.
 //!
@@ -103,8 +106,18 @@ pub fn derive(
     }
     let had = |column: &str| find(before, column);
     let has = |column: &str| find(after, column);
+    let crossed = names_change_hands(changes);
+    if crossed {
+        out.extend(hand_over(flow, changes, (before, after), &name)?);
+    }
     for change in changes {
         match change {
+            SchemaChange::AddColumn { .. }
+            | SchemaChange::RenameColumn { .. }
+            | SchemaChange::DropColumn { .. }
+            | SchemaChange::AlterColumnType { .. }
+            | SchemaChange::AlterNullability { .. }
+                if crossed => {}
             SchemaChange::TruncateTable { .. } => {
                 refuse(flow, "truncate_table", &name)?;
                 let wanted =
@@ -214,8 +227,95 @@ pub fn derive(
     // its new columns are there by now, rows that go are gone, and a column of the old key may go behind it
     if let Some(rekeyed) = rekeyed {
         let is_drop = |c: &TargetSchemaChange| matches!(c, TargetSchemaChange::DropColumn { .. });
-        let at = out.iter().position(is_drop).unwrap_or(out.len());
+        let at = out.iter().position(is_drop).filter(|_| !crossed).unwrap_or(out.len());
         out.insert(at, rekeyed);
+    }
+    Ok(out)
+}
+
+/// Does one statement give a name that a column gives up (it is dropped, or gets another name) to another column?
+fn names_change_hands(changes: &[SchemaChange]) -> bool {
+    let gives_up = |name: &str| {
+        changes.iter().any(|change| match change {
+            SchemaChange::DropColumn { column, .. } => same_name(column, name),
+            SchemaChange::RenameColumn { column, to, .. } => same_name(column, name) && !same_name(to, name),
+            _ => false,
+        })
+    };
+    changes.iter().any(|change| match change {
+        SchemaChange::AddColumn { column, .. } => gives_up(&column.name),
+        SchemaChange::RenameColumn { column, to, .. } => !same_name(column, to) && gives_up(to),
+        _ => false,
+    })
+}
+
+/// A statement in which names change hands, step by step as the source tells it: each step holds behind those before it, with
+/// names of their own in between where two columns swap theirs. So in mode lenient too: the old column cannot stay under a
+/// name that another one has.
+fn hand_over(
+    flow: &FlowPlan,
+    changes: &[SchemaChange],
+    (before, after): (&Arc<TargetTable>, &Arc<TargetTable>),
+    table: &str,
+) -> Result<Vec<TargetSchemaChange>> {
+    let mode = flow.on_schema_change;
+    // the names that the target's columns have at this step
+    let mut names: Vec<String> = before.schema.columns.iter().map(|c| c.name.to_string()).collect();
+    let mut out = Vec::new();
+    for (at, change) in changes.iter().enumerate() {
+        let place = |names: &[String], column: &str| names.iter().position(|name| same_name(name, column));
+        // the column as it is in the end
+        let last = |column: &Arc<str>| {
+            let name = changes[at + 1..].iter().fold(column.clone(), |name, change| match change {
+                SchemaChange::RenameColumn { column, to, .. } if same_name(column, &name) => to.clone(),
+                _ => name,
+            });
+            find(after, &name)
+        };
+        let table = table.to_owned();
+        let (kind, next) = match change {
+            SchemaChange::DropColumn { column, .. } => {
+                let Some(place) = place(&names, column) else { continue };
+                let column = names.remove(place);
+                ("drop_column", TargetSchemaChange::DropColumn { table, column })
+            }
+            SchemaChange::RenameColumn { column, to, .. } => {
+                let Some(place) = place(&names, column) else { continue };
+                let from = std::mem::replace(&mut names[place], to.to_string());
+                ("rename_column", TargetSchemaChange::RenameColumn { table, from, to: to.to_string() })
+            }
+            SchemaChange::AddColumn { column, .. } => {
+                let Some(new) = last(&column.name) else { continue };
+                names.push(column.name.to_string());
+                let implicit = !new.nullable;
+                let column = Column { name: column.name.clone(), ..for_target(mode, new) };
+                ("add_column", TargetSchemaChange::AddColumn { table, column, implicit })
+            }
+            SchemaChange::AlterColumnType { column, .. } => {
+                let (Some(place), Some(new)) = (place(&names, column), last(column)) else { continue };
+                let (column, ty) = (names[place].clone(), new.ty.clone());
+                ("alter_column_type", TargetSchemaChange::AlterColumnType { table, column, ty })
+            }
+            SchemaChange::AlterNullability { column, nullable, .. } => {
+                let Some(place) = place(&names, column) else { continue };
+                let nullable = *nullable || mode == SchemaChangeMode::Lenient;
+                let column = names[place].clone();
+                ("alter_nullability", TargetSchemaChange::AlterNullability { table, column, nullable })
+            }
+            _ => continue,
+        };
+        refuse(flow, kind, &before.name)?;
+        if !applies(flow, kind) {
+            return Err(Error::definite(
+                codes::SCHEMA_CHANGE_REFUSED,
+                format!(
+                    "the flow keeps out {kind}, and columns of target table \"{}\" take each other's names in one statement",
+                    before.name
+                ),
+            )
+            .help("let the flow take this kind of change, or copy the table anew"));
+        }
+        out.push(next);
     }
     Ok(out)
 }

@@ -117,7 +117,7 @@ pub fn descriptor() -> ConnectorDescriptor {
     ConnectorDescriptor {
         name: "sqlite",
         role: ConnectorRole::Sink,
-        help: "a SQLite database file; exactly once",
+        help: "writes to a SQLite database file; exactly once",
         options: vec![
             OptionDescriptor {
                 name: "path",

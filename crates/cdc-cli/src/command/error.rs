@@ -56,7 +56,14 @@ fn list(style: Style) -> String {
 }
 
 fn page(written: &str, style: Style) -> Result<String> {
-    let Some(code) = read(written) else { return Err(unknown(written)) };
+    let Some(code) = read(written) else {
+        // a word: what has to do with it
+        let found = if written.contains(|c: char| c.is_ascii_digit()) { Vec::new() } else { near(written) };
+        if found.is_empty() {
+            return Err(unknown(written));
+        }
+        return Ok(found.iter().map(|code| format!("{code}  {}\n", code.title)).collect());
+    };
     Ok(match pages::of(code) {
         Some(page) => plain(page, style),
         None => format!("{code}: {}\n", code.title),

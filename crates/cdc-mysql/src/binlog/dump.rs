@@ -94,7 +94,7 @@ impl Wanted {
                 format!("the server is {server}, and what was read before is not of such a server: {}", self.gtids),
             )
             .note(format!("we stand at {}", self.position))
-            .help("name the right server in url, or copy the tables anew: stop, remove the state folder and the target's tables, start again"));
+            .help("name the right server in url, or copy the tables anew: stop, remove the state folder and the target's tables and progress, start again"));
         }
         if server.is_mariadb() {
             // of what was purged it says so in the stream's first packet
@@ -114,7 +114,7 @@ impl Wanted {
             .note(format!("we stand at {}", self.position))
             .note(format!("the oldest log left is \"{oldest}\""))
             .help(
-                "copy the tables anew: stop, remove the state folder and the target's tables, start again; and \
+                "copy the tables anew: stop, remove the state folder and the target's tables and progress, start again; and \
                  keep logs longer: SET PERSIST binlog_expire_logs_seconds = 604800",
             ));
         }
@@ -151,7 +151,7 @@ impl Wanted {
             .note("it is another server, one that was reset (RESET MASTER), or a replica that is behind")
             .help(
                 "name the right server in url, or copy the tables anew: stop, remove the state folder and the target's \
-                 tables, start again",
+                 tables and progress, start again",
             )
         };
         let is_same = id.as_ref().is_none_or(|id| *id == server.id);

@@ -138,7 +138,7 @@ impl Link {
             ", max_execution_time = 0"
         };
         self.run(format!(
-            "SET SESSION sql_mode = {STRICT}, time_zone = '+00:00', \
+            "SET SESSION sql_mode = {STRICT}, time_zone = '+00:00', sql_select_limit = 18446744073709551615, completion_type = 0, \
              foreign_key_checks = 0, unique_checks = 1, autocommit = 1, wait_timeout = 86400, \
              net_read_timeout = 3600, net_write_timeout = 3600, \
              innodb_lock_wait_timeout = {LOCK_SECONDS}, lock_wait_timeout = {LOCK_SECONDS}{more}"

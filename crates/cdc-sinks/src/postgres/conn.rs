@@ -291,7 +291,7 @@ fn session(options: &PostgresOptions) -> String {
     format!(
         "SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres'; SET timezone = 'GMT'; SET extra_float_digits = 1;
          SET bytea_output = 'hex'; SET standard_conforming_strings = on; SET client_min_messages = warning;
-         SET plan_cache_mode = force_custom_plan; SET jit = off; SET lock_timeout = {lock_timeout};
+         SET quote_all_identifiers = off; SET plan_cache_mode = force_custom_plan; SET jit = off; SET lock_timeout = {lock_timeout};
          SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed';
          SET search_path = {path};
          SELECT has_database_privilege(current_database(), 'TEMP'), current_setting('server_encoding'),

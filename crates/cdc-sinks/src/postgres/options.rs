@@ -21,7 +21,7 @@ pub fn descriptor() -> ConnectorDescriptor {
     ConnectorDescriptor {
         name: "postgres",
         role: ConnectorRole::Sink,
-        help: "tables of a PostgreSQL database (13 or later); exactly once",
+        help: "writes to a PostgreSQL database (13 or later); exactly once",
         options: vec![
             needed(option("url", OptionKind::Url, "postgres://host:port/database")),
             needed(option("user", OptionKind::Text, "the account's name")),

@@ -326,7 +326,7 @@ impl Writer {
         }
         self.copy(conn, &stage, &names.join(", "), rows)?;
         conn.run(&format!(
-            "INSERT INTO {} ({}) SELECT {} FROM {stage} {}",
+            "INSERT INTO {} AS _cdc_target ({}) SELECT {} FROM {stage} {}",
             self.full,
             self.names(),
             names.join(", "),
@@ -427,7 +427,7 @@ impl Writer {
         let values: Vec<String> =
             self.columns.iter().enumerate().map(|(i, c)| c.cast_of(&format!("u.c{i}"))).collect();
         format!(
-            "INSERT INTO {} ({}) SELECT {} FROM {} {}",
+            "INSERT INTO {} AS _cdc_target ({}) SELECT {} FROM {} {}",
             self.full,
             self.names(),
             values.join(", "),
@@ -643,7 +643,7 @@ impl Writer {
             format!("table \"{}\" has no row of key {} to be updated", self.table.name, clipped(&format!("{key:?}"))),
         )
         .note("the log holds some of the row's columns only (binlog_row_image = MINIMAL or NOBLOB): the target does not hold what was written to it")
-        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables, start again")
+        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables and progress, start again")
     }
 
     // ---- tables without key
@@ -744,7 +744,7 @@ impl Writer {
         )
         .note(format!("row: {}", clipped(&format!("{row:?}"))))
         .note("the table has no key, so the row is found by all its values: the target does not hold what was written to it")
-        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables, start again")
+        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables and progress, start again")
     }
 
     // ---- errors

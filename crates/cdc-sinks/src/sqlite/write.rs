@@ -318,7 +318,7 @@ impl Writer {
             format!("table \"{}\" has no row of key {} to be updated", self.table.name, clipped(&format!("{key:?}"))),
         )
         .note("the log holds some of the row's columns only (binlog_row_image = MINIMAL or NOBLOB): the target does not hold what was written to it")
-        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables, start again")
+        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables and progress, start again")
     }
 
     /// The values of a row, and where they are absent those that are stored.
@@ -419,7 +419,7 @@ impl Writer {
         )
         .note(format!("row: {}", clipped(&format!("{row:?}"))))
         .note("the table has no key, so the row is found by all its values: the target does not hold what was written to it")
-        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables, start again")
+        .help("cdc verify shows what else differs; copy the table anew: stop, remove the state folder and the target's tables and progress, start again")
     }
 
     fn change<'db>(
