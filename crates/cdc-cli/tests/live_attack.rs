@@ -3,6 +3,7 @@
 mod support;
 
 use anyhow::{Result, ensure};
+use cdc_testkit::servers::{Server, ServerOptions};
 use support::{Job, server};
 
 const COPY: &str = "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*";
