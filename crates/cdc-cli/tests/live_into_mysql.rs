@@ -11,7 +11,7 @@ use cdc_testkit::history::{History, HistoryOptions, Length};
 use cdc_testkit::proxy::Proxy;
 use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
 use nix::sys::signal::Signal;
-use support::{Job, server};
+use support::{Job, names_change_hands, server};
 
 /// A database for the target, which account `cdc` of the pipelines may write.
 fn make(target: &Server, database: &str) -> Result<()> {
@@ -168,4 +168,20 @@ fn a_second_run_on_another_host_fences_off_the_first() -> Result<()> {
     second.signal(Signal::SIGTERM)?;
     second.wait()?;
     Ok(())
+}
+
+#[test]
+fn case_40_names_that_change_hands_in_one_statement() -> Result<()> {
+    let target = Server::start(ServerOptions::of_this_run())?;
+    let sink = |database: &str| {
+        make(&target, database)?;
+        let text = copy(target.port(), database);
+        Ok(text.lines().next().unwrap_or_default().trim_start_matches("sink dw = ").to_owned())
+    };
+    names_change_hands(server(), "hands_my", sink, |_, database, table, columns| {
+        let sql = format!("SELECT {} FROM {database}.{table} ORDER BY id", columns.join(", "));
+        let (theirs, ours) = (server().sql(&sql)?, target.sql(&sql)?);
+        ensure!(theirs == ours && theirs.lines().count() == 3, "source:\n{theirs}target:\n{ours}");
+        Ok(())
+    })
 }

@@ -11,7 +11,7 @@ use cdc_testkit::history::{History, HistoryOptions, Length};
 use cdc_testkit::proxy::Proxy;
 use cdc_testkit::servers::postgres::{Postgres, PostgresOptions};
 use nix::sys::signal::Signal;
-use support::{Job, Run, server};
+use support::{Job, Run, names_change_hands, server};
 
 fn target() -> Result<Postgres> {
     Postgres::start(PostgresOptions::default())
@@ -178,4 +178,21 @@ fn a_second_run_on_another_host_fences_off_the_first() -> Result<()> {
     second.signal(Signal::SIGTERM)?;
     second.wait()?;
     Ok(())
+}
+
+#[test]
+fn case_40_names_that_change_hands_in_one_statement() -> Result<()> {
+    let target = target()?;
+    let sink = |database: &str| {
+        target.sql(&format!("CREATE SCHEMA {database}"))?;
+        let text = copy(target.port());
+        let text = text.lines().next().unwrap_or_default().trim_start_matches("sink dw = ").to_owned();
+        Ok(text.replacen('{', &format!("{{ schema = \"{database}\", "), 1))
+    };
+    names_change_hands(server(), "hands_pg", sink, |_, database, table, columns| {
+        let sql = format!("SELECT {} FROM {database}.{table} ORDER BY id", columns.join(", "));
+        let (theirs, ours) = (server().sql(&sql)?.replace('\t', "|"), target.sql(&sql)?);
+        ensure!(theirs == ours && theirs.lines().count() == 3, "source:\n{theirs}target:\n{ours}");
+        Ok(())
+    })
 }

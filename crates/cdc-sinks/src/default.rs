@@ -32,7 +32,7 @@ pub(crate) fn default_value(column: &Column) -> Result<Value<'static>, String> {
 
 /// A constant after DEFAULT.
 #[derive(Debug, Clone, PartialEq)]
-enum Literal {
+pub(crate) enum Literal {
     Null,
     /// Digits as written, with sign, dot and exponent.
     Number(String),
@@ -44,7 +44,7 @@ enum Literal {
 }
 
 /// Reads a constant as the server prints it; `None` for anything else.
-fn literal(text: &str) -> Option<Literal> {
+pub(crate) fn literal(text: &str) -> Option<Literal> {
     let text = text.trim();
     if let Some(inner) = text.strip_prefix('(').and_then(|t| t.strip_suffix(')')) {
         return literal(inner);

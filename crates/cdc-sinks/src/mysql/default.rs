@@ -10,6 +10,7 @@
 
 use super::sql;
 use super::types::Dialect;
+use crate::default::{Literal, literal};
 use cdc_core::schema::{Column, ColumnType};
 
 /// The literal, or why the value cannot be told. `None`: NULL.
@@ -32,7 +33,7 @@ pub(crate) fn default_literal(column: &Column, dialect: &Dialect) -> Result<Opti
                     ColumnType::Geometry { .. } | ColumnType::Vector { .. } | ColumnType::Json => {
                         Err(format!("DEFAULT {text} of a {} column", column.ty))
                     }
-                    _ => Ok(Some(literal.sql())),
+                    _ => Ok(Some(literal_sql(&literal))),
                 }
             }
             None => Err(format!("DEFAULT {text} is not a constant")),
@@ -50,106 +51,19 @@ pub(crate) fn needs_parentheses(declared: &str, dialect: &Dialect) -> bool {
     !dialect.mariadb && (word.ends_with("text") || word.ends_with("blob") || word == "json")
 }
 
-/// A constant after DEFAULT.
-#[derive(Debug, Clone, PartialEq)]
-enum Literal {
-    Null,
-    /// Digits as written, with sign, dot and exponent.
-    Number(String),
-    Text(String),
-    Bytes(Vec<u8>),
-    Bits(u64),
-}
-
-impl Literal {
-    fn sql(&self) -> String {
-        match self {
-            Literal::Null => "NULL".to_owned(),
-            Literal::Number(digits) => digits.clone(),
-            Literal::Text(text) => sql::text(text),
-            Literal::Bytes(bytes) => {
-                let mut out = b"x'".to_vec();
-                sql::push_hex(&mut out, bytes);
-                out.push(b'\'');
-                String::from_utf8_lossy(&out).into_owned()
-            }
-            Literal::Bits(bits) => format!("b'{bits:b}'"),
+/// A constant as the target reads it.
+fn literal_sql(literal: &Literal) -> String {
+    match literal {
+        Literal::Null => "NULL".to_owned(),
+        Literal::Number(digits) => digits.clone(),
+        Literal::Text(text) => sql::text(text),
+        Literal::Bytes(bytes) => {
+            let mut out = b"x'".to_vec();
+            sql::push_hex(&mut out, bytes);
+            out.push(b'\'');
+            String::from_utf8_lossy(&out).into_owned()
         }
-    }
-}
-
-/// Reads a constant as the server prints it; `None` for anything else.
-fn literal(text: &str) -> Option<Literal> {
-    let text = text.trim();
-    if let Some(inner) = text.strip_prefix('(').and_then(|t| t.strip_suffix(')')) {
-        return literal(inner);
-    }
-    let is = |word: &str| text.eq_ignore_ascii_case(word);
-    if is("NULL") {
-        return Some(Literal::Null);
-    }
-    if is("TRUE") || is("FALSE") {
-        return Some(Literal::Number(if is("TRUE") { "1" } else { "0" }.to_owned()));
-    }
-    let quoted = |prefix: &str| {
-        let head = text.get(..prefix.len())?;
-        let rest = text.get(prefix.len()..)?;
-        head.eq_ignore_ascii_case(prefix).then_some(rest)?.strip_suffix('\'')
-    };
-    if let Some(digits) = text.strip_prefix("0x").or_else(|| quoted("x'")) {
-        return hex(digits).map(Literal::Bytes);
-    }
-    if let Some(digits) = text.strip_prefix("0b").or_else(|| quoted("b'")) {
-        let bits = if digits.is_empty() { Some(0) } else { u64::from_str_radix(digits, 2).ok() };
-        return bits.map(Literal::Bits);
-    }
-    // a character set introducer: the text is shown as UTF-8 all the same
-    let body = match text.strip_prefix('_') {
-        Some(rest) => rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).trim_start(),
-        None => text,
-    };
-    if body.starts_with(['\'', '"']) {
-        return unquoted(body).map(Literal::Text);
-    }
-    let number = text.strip_prefix('+').unwrap_or(text);
-    let looks = number.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
-    let has_digit = number.trim_start_matches(['-', '.']).starts_with(|c: char| c.is_ascii_digit());
-    // a second minus would begin a comment
-    (looks && has_digit && !number.contains("--") && number.parse::<f64>().is_ok())
-        .then(|| Literal::Number(number.to_owned()))
-}
-
-fn hex(digits: &str) -> Option<Vec<u8>> {
-    let even = if digits.len() % 2 == 1 { format!("0{digits}") } else { digits.to_owned() };
-    even.as_bytes().chunks(2).map(|p| u8::from_str_radix(std::str::from_utf8(p).ok()?, 16).ok()).collect()
-}
-
-/// The text between two quotes, with doubled quotes and backslash escapes read.
-fn unquoted(text: &str) -> Option<String> {
-    let mut chars = text.chars();
-    let quote = chars.next()?;
-    let mut out = String::new();
-    loop {
-        match chars.next()? {
-            '\\' => match chars.next()? {
-                'n' => out.push('\n'),
-                't' => out.push('\t'),
-                'r' => out.push('\r'),
-                'b' => out.push('\u{8}'),
-                '0' => out.push('\0'),
-                'Z' => out.push('\u{1a}'),
-                c @ ('%' | '_') => out.extend(['\\', c]),
-                c => out.push(c),
-            },
-            c if c == quote => {
-                if !chars.as_str().starts_with(quote) {
-                    return chars.as_str().is_empty().then_some(out);
-                }
-                chars.next();
-                out.push(quote);
-            }
-            c => out.push(c),
-        }
+        Literal::Bits(bits) => format!("b'{bits:b}'"),
     }
 }
 
@@ -191,7 +105,7 @@ mod tests {
 
     #[test]
     fn only_constants_are_read_and_they_are_written_anew() {
-        let of = |text: &str| literal(text).map(|l| l.sql());
+        let of = |text: &str| literal(text).map(|l| literal_sql(&l));
         for (text, sql) in [
             ("7", "7"),
             ("'7'", "'7'"),
