@@ -237,7 +237,7 @@ pub struct VerifyArgs {
     /// Differences listed per table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
-    /// Taken so that the arguments of `cdc run` can be used; a comparison needs no state
+    /// The state folder of `cdc run`, which says what modes have made of the targets [default: checkpoint.dir]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub state: Option<PathBuf>,
     #[command(flatten)]

@@ -14,7 +14,13 @@ use crate::logging::Log;
 use crate::surroundings::PipelineFile;
 use cdc_core::plan::Plan;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// `--state` belongs to the command line, so to the current folder; `checkpoint.dir` to the file.
+fn state_folder(given: Option<&Path>, plan: &Plan, base: &Path) -> PathBuf {
+    // collected again: without the dots in its midst
+    given.map_or_else(|| base.join(&plan.checkpoint.dir).components().collect(), Path::to_owned)
+}
 
 /// Reads and compiles the file of a command that needs its plan; reports what is to be said of it.
 fn load(

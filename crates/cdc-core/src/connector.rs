@@ -156,6 +156,19 @@ pub enum TargetSchemaChange {
         from: String,
         /// The column that gets them.
         to: String,
+        /// Which rows, as of [`TargetSchemaChange::RemoveRows`]; empty: all.
+        only: Vec<(Column, Row)>,
+    },
+    /// Rows read in a column that is there what they would read in it if it had just been added.
+    ResetColumn {
+        /// The table's name.
+        table: String,
+        /// The column, with its default.
+        column: Column,
+        /// As of [`TargetSchemaChange::AddColumn`].
+        implicit: bool,
+        /// Which rows, as of [`TargetSchemaChange::RemoveRows`]; empty: all.
+        only: Vec<(Column, Row)>,
     },
     /// Drop a column.
     DropColumn {

@@ -92,6 +92,8 @@ pub struct FlowPlan {
     pub include: Vec<String>,
     /// Kinds of schema changes to pass over. In the words of [`SCHEMA_CHANGE_KINDS`].
     pub exclude: Vec<String>,
+    /// Mode lenient: the new column of one that was renamed is filled from the old one.
+    pub backfill: bool,
     /// Where it stands in the file.
     pub span: Span,
 }

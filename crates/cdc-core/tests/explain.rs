@@ -34,6 +34,7 @@ fn plan() -> Plan {
         on_schema_change: SchemaChangeMode::Lenient,
         include: vec![],
         exclude: vec![],
+        backfill: true,
         span: 0..0,
     };
     let column = |n: &str| ColumnName { name: n.into(), span: 0..0 };

@@ -52,6 +52,7 @@ fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         on_schema_change: SchemaChangeMode::Lenient,
         include: vec![],
         exclude: vec![],
+        backfill: true,
         span: 1000..1010,
     }
 }

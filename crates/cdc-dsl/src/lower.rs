@@ -280,7 +280,6 @@ fn check_pipeline_values(
                 .help("write a duration such as \"10s\""),
         );
     }
-    mode_not_yet(options, place("on_schema_change"), scope);
     let Some(zone) = options.text("time_zone") else { return };
     let d = match offset_minutes(zone) {
         // what the evaluator knows
@@ -292,18 +291,6 @@ fn check_pipeline_values(
         None => Diagnostic::error(codes::OPTION_VALUE, format!("\"{zone}\" is no time zone")),
     };
     scope.report(d.at(place("time_zone"), "").help("write \"UTC\""));
-}
-
-/// Modes that are in the language and not in the engine.
-pub(crate) fn mode_not_yet(options: &Options, place: std::ops::Range<usize>, scope: &mut Scope<'_>) {
-    if let Some(mode @ ("ignore" | "try_evolve")) = options.text("on_schema_change") {
-        let headline = format!("on_schema_change = {mode} is not built yet");
-        scope.report(
-            Diagnostic::error(codes::OPTION_NOT_YET, headline)
-                .at(place, "")
-                .help("write \"lenient\", \"evolve\" or \"exception\""),
-        );
-    }
 }
 
 /// `Europe/Berlin` and the like.

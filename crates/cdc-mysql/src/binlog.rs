@@ -44,6 +44,7 @@ use cdc_core::position::Position;
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Diagnostic, Error, Result, Row, TableId, TableSchema, codes};
 use event::{Header, kind};
+use futures_util::FutureExt;
 use held::{Held, savepoint_of};
 use mysql_common::binlog::events::Event;
 use partial::{Completion, Unknown, Why};
@@ -52,6 +53,7 @@ use source::{EventSource, Incoming, Lost};
 use statements::Statements;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use table_map::TableMap;
 use versioned::RowsOfNow;
@@ -655,25 +657,31 @@ impl LogReader {
             }
             self.ensure_connected().await?;
             let Some(stream) = self.stream.as_mut() else { continue };
-            // a caller that was away for a while has not listened meanwhile
-            let now = Instant::now();
-            if self.came || now.duration_since(self.asked) > ABSENT {
-                self.heard = now;
-                self.came = false;
-            }
-            self.asked = now;
-            let next = stream.next();
-            let incoming = match self.config.files {
-                Some(_) => next.await,
-                None => match tokio::time::timeout_at((self.heard + SILENCE).into(), next).await {
-                    Ok(incoming) => incoming,
-                    Err(_) => {
-                        return Err(Error::transient(
-                            codes::SERVER_LOST,
-                            format!("the server has sent no event and no heartbeat for {SILENCE:?}"),
-                        ));
+            let incoming = {
+                let mut next = std::pin::pin!(stream.next());
+                // An event that is there already is taken without a look at the clock: there is one for each few rows.
+                match futures_util::poll!(next.as_mut()) {
+                    Poll::Ready(incoming) => incoming,
+                    Poll::Pending if self.config.files.is_some() => next.await,
+                    Poll::Pending => {
+                        // a caller that was away for a while has not listened meanwhile
+                        let now = Instant::now();
+                        if self.came || now.duration_since(self.asked) > ABSENT {
+                            self.heard = now;
+                            self.came = false;
+                        }
+                        self.asked = now;
+                        match tokio::time::timeout_at((self.heard + SILENCE).into(), next).await {
+                            Ok(incoming) => incoming,
+                            Err(_) => {
+                                return Err(Error::transient(
+                                    codes::SERVER_LOST,
+                                    format!("the server has sent no event and no heartbeat for {SILENCE:?}"),
+                                ));
+                            }
+                        }
                     }
-                },
+                }
             };
             let event = match incoming {
                 Ok(Incoming::Event(event)) => event,
@@ -738,9 +746,13 @@ impl LogReader {
         self.pending.is_empty()
     }
 
-    /// The next item, if its event has been read.
-    pub fn ready(&mut self) -> Option<LogItem> {
-        self.take_pending()
+    /// The next item, if it is there without waiting.
+    ///
+    /// # Errors
+    /// As [`LogReader::next`].
+    pub fn ready(&mut self) -> Result<Option<LogItem>> {
+        // `next` may be dropped while it waits; whoever waits for it later is woken by that call
+        self.next().now_or_never().transpose()
     }
 
     /// The text of the statement behind a row event, then the event.

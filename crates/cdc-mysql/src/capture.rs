@@ -847,20 +847,28 @@ impl Capture {
                         self.backoff.reset();
                         self.handle_log(item)?;
                     }
-                    Err(error) if error.is_transient() => {
-                        self.log.disconnect();
-                        let wait = self.backoff.take();
-                        let notice = error.diagnostic().clone();
-                        self.out.push_back(CaptureItem::Notice(Diagnostic { severity: cdc_core::Severity::Warning, ..notice }
-                            .note(format!("trying again in {wait:?}"))));
-                        self.retry_at = Some(Instant::now() + wait);
-                    }
-                    Err(error) => return Err(error),
+                    Err(error) => self.log_failed(error)?,
                 },
                 () = sleep_until(self.retry_at), if self.retry_at.is_some() => self.retry_at = None,
             }
             self.check_server()?;
         }
+    }
+
+    /// The log broke off: it is tried again after a while, or it is the end.
+    fn log_failed(&mut self, error: Error) -> Result<()> {
+        if !error.is_transient() {
+            return Err(error);
+        }
+        self.log.disconnect();
+        let wait = self.backoff.take();
+        let notice = error.diagnostic().clone();
+        self.out.push_back(CaptureItem::Notice(
+            Diagnostic { severity: cdc_core::Severity::Warning, ..notice }
+                .note(format!("trying again in {wait:?}")),
+        ));
+        self.retry_at = Some(Instant::now() + wait);
+        Ok(())
     }
 
     /// The next item, if it is there already.
@@ -869,11 +877,25 @@ impl Capture {
     /// As [`Capture::next`].
     pub fn ready(&mut self) -> Result<Option<CaptureItem>> {
         // while tables are copied, chunks and watermarks want to be looked at between two items
-        if self.out.is_empty() && self.is_whole() && self.draining.is_none() && self.retry_at.is_none() {
-            match self.log.ready() {
-                Some(item) => self.handle_log(item)?,
-                None => return Ok(None),
+        while self.out.is_empty() {
+            let only_log = self.is_whole()
+                && self.draining.is_none()
+                && self.retry_at.is_none()
+                && self.config.start != StartMode::Snapshot
+                && self.config.stop_micros.is_none()
+                && !(self.ended || self.over);
+            if !only_log {
+                return Ok(None);
             }
+            match self.log.ready() {
+                Ok(Some(item)) => {
+                    self.backoff.reset();
+                    self.handle_log(item)?;
+                }
+                Ok(None) => return Ok(None),
+                Err(error) => self.log_failed(error)?,
+            }
+            self.check_server()?;
         }
         let Some(item) = self.out.pop_front() else { return Ok(None) };
         self.show(item).map(Some)

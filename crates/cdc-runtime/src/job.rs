@@ -16,7 +16,7 @@ use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
 use cdc_core::connector::{JobIdentity, Sink, TargetTable};
 use cdc_core::plan::program::{BoundFlow, multiset_warnings, whole_rows_missing};
-use cdc_core::plan::{FlowPlan, Plan, SourcePlan};
+use cdc_core::plan::{FlowPlan, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
@@ -26,7 +26,8 @@ use cdc_materialize::record::Record;
 use cdc_materialize::render::{Counters, Failure, Ports, render};
 use cdc_mysql::capture::Capture;
 use cdc_mysql::config::{Config, StopAt};
-use cdc_schema::derivator::derive;
+use cdc_schema::derivator::{Question, derive};
+use cdc_schema::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -87,6 +88,8 @@ impl Stop {
 
 struct OpenSink {
     name: String,
+    /// Its tables as of the checkpoint.
+    registry: Arc<Mutex<Registry>>,
     sink: Box<dyn Sink>,
     identity: JobIdentity,
     resumed: Tick,
@@ -161,6 +164,7 @@ fn run_on(
         job_id: new_job_id(),
         tick: 0,
         sources: BTreeMap::new(),
+        evolved: BTreeMap::new(),
     });
     let mut base = base;
     base.fingerprint = self::fingerprint(plan);
@@ -173,9 +177,17 @@ fn run_on(
     }
     warn_of_keys(plan, &schemas, status);
     let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name)?;
-    for sink in &mut open {
+    let mut written = Vec::new();
+    for sink in &open {
+        let ours =
+            tables.iter().filter(|(name, _, _)| *name == sink.name).map(|(_, mode, table)| (*mode, table));
+        let mut registry = lock(&sink.registry);
+        written.push(announce(&mut registry, &ours.collect::<Vec<_>>())?);
+        base.evolved.insert(sink.name.clone(), registry.tables().map(|t| (**t).clone()).collect());
+    }
+    for (sink, written) in open.iter_mut().zip(&written) {
         if sink.resumed == base.tick {
-            for (_, table) in tables.iter().filter(|(name, _)| *name == sink.name) {
+            for table in written {
                 sink.sink.check(table)?;
             }
         }
@@ -186,18 +198,56 @@ fn run_on(
     } else {
         status.info(format!("going on from tick {} at {}", base.tick, capture.position()));
     }
-    for sink in &mut open {
+    for (sink, written) in open.iter_mut().zip(&written) {
         sink.sink.claim(&sink.identity)?;
         if sink.resumed == base.tick {
-            for (_, table) in tables.iter().filter(|(name, _)| *name == sink.name) {
+            // one that several tables flow into is made with the columns of all
+            let shared: Vec<_> = lock(&sink.registry)
+                .tables()
+                .filter(|t| t.feeds.len() > 1)
+                .filter_map(|t| t.feeds.first().map(|f| t.table(&f.table, 0)))
+                .collect();
+            for table in shared.iter().filter(|_| first).chain(written) {
                 sink.sink.prepare(table)?;
             }
         }
     }
+    let mut refusals: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for refusal in dir.refusals()? {
+        refusals.entry(refusal.change).or_default().insert(refusal.step);
+    }
     if let Some((_, furthest)) = cuts.back() {
         capture.hold_chunks_until(furthest)?;
     }
-    flow(runtime, plan, options, status, stop, Started { source, capture, base, open, cuts, dir })
+    flow(runtime, plan, options, status, stop, Started { source, capture, base, open, cuts, dir, refusals })
+}
+
+fn lock(registry: &Mutex<Registry>) -> std::sync::MutexGuard<'_, Registry> {
+    registry.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the tables known that a sink's flows write now, and gives back what is written of each: nothing of columns that the
+/// target does not have, by the mode of the flow.
+fn announce(
+    registry: &mut Registry,
+    tables: &[(SchemaChangeMode, &Arc<TargetTable>)],
+) -> Result<Vec<Arc<TargetTable>>> {
+    registry.keep_only(|name, source| {
+        tables.iter().any(|(_, table)| table.name == name && table.schema.id == *source)
+    });
+    for (mode, table) in tables {
+        registry.announce(table, *mode)?;
+    }
+    tables.iter().map(|(_, table)| written(registry, table)).collect()
+}
+
+/// A flow's rows as they are written.
+pub(crate) fn written(registry: &Registry, table: &Arc<TargetTable>) -> Result<Arc<TargetTable>> {
+    let coercion = match registry.find(&table.name, &table.schema.id) {
+        Some(evolved) => evolved.coercion(table)?,
+        None => None,
+    };
+    Ok(coercion.map_or_else(|| table.clone(), |c| c.to().clone()))
 }
 
 struct Started<'p> {
@@ -207,6 +257,8 @@ struct Started<'p> {
     open: Vec<OpenSink>,
     cuts: VecDeque<(Tick, Position)>,
     dir: StateDir,
+    /// What targets have refused since the checkpoint, by schema change.
+    refusals: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Dataflow, committers and driver, until they end.
@@ -229,12 +281,18 @@ fn flow(
     let mut committers = Vec::new();
     let mut ends: Vec<(String, cdc_core::connector::Delivery, mpsc::Sender<ToCommitter>, Arc<SinkShared>)> =
         Vec::new();
+    let registries: BTreeMap<String, Arc<Mutex<Registry>>> =
+        started.open.iter().map(|s| (s.name.clone(), s.registry.clone())).collect();
     for sink in started.open {
         let (to, inbox) = mpsc::channel();
         let shared = SinkShared::new(sink.resumed, failure.clone());
         ends.push((sink.name.clone(), sink.sink.delivery(), to, shared.clone()));
         let committer = Committer {
-            bindings: (!sink.sink.holds_progress()).then(|| dir.clone()),
+            notes_bindings: !sink.sink.holds_progress(),
+            state: dir.clone(),
+            registry: sink.registry.clone(),
+            refusals: started.refusals.clone(),
+            feeds_before: None,
             name: sink.name.clone(),
             sink: sink.sink,
             flows: flows.clone(),
@@ -323,6 +381,7 @@ fn flow(
         committed,
         stop: stop.0.subscribe(),
         state: dir,
+        registries,
         status: status.clone(),
         base: started.base,
         every: Duration::from_millis(plan.checkpoint.every_ms.max(100)),
@@ -499,8 +558,12 @@ fn new_job_id() -> String {
     format!("{:016x}{:016x}", word(), word())
 }
 
-/// Every table that flows write now, by sink: checks on the way that no two source tables meet by accident.
-pub(crate) fn bind_all(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<Vec<(String, Arc<TargetTable>)>> {
+/// What flows make of every table now, with the sink and the flow's mode: checks on the way that no two source tables meet by
+/// accident.
+pub(crate) fn bind_all(
+    plan: &Plan,
+    schemas: &[Arc<TableSchema>],
+) -> Result<Vec<(String, SchemaChangeMode, Arc<TargetTable>)>> {
     let mut tables = Vec::new();
     let mut owners: BTreeMap<(String, String), (usize, TableId)> = BTreeMap::new();
     for (index, flow) in plan.flows.iter().enumerate() {
@@ -513,11 +576,11 @@ pub(crate) fn bind_all(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<Vec<
                 )
             })?;
             let target = bound.target();
+            tables.push((flow.sink.clone(), flow.on_schema_change, target.clone()));
             let owner = owners.entry((flow.sink.clone(), target.name.clone()));
             match owner {
                 std::collections::btree_map::Entry::Vacant(entry) => {
                     entry.insert((index, schema.id.clone()));
-                    tables.push((flow.sink.clone(), target.clone()));
                 }
                 std::collections::btree_map::Entry::Occupied(entry) => {
                     let (other, id) = entry.get();
@@ -548,8 +611,16 @@ fn check_shares(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<()> {
                 let (target, table) = (bound.target(), schema.id.clone());
                 let share = feeds.share(&target.name, &table);
                 let copy = SchemaChange::ResnapshotTable { table, reason: "it has no key".into() };
-                derive(flow, &[copy], Some(target), Some(target), &share)
-                    .map_err(|e| e.note(format!("flow \"{}\"", flow.name)))?;
+                derive(&Question {
+                    flow,
+                    changes: &[copy],
+                    before: Some(&bound),
+                    after: Some(&bound),
+                    share: &share,
+                    evolved: None,
+                    refused: &BTreeSet::new(),
+                })
+                .map_err(|e| e.note(format!("flow \"{}\"", flow.name)))?;
             }
         }
     }
@@ -645,7 +716,9 @@ fn inspect(
             }
             None => base.tick,
         };
-        open.push(OpenSink { name, sink, identity, resumed });
+        let evolved = base.evolved.get(&name).cloned().unwrap_or_default();
+        let registry = Arc::new(Mutex::new(Registry::new(base.tick, evolved)));
+        open.push(OpenSink { name, registry, sink, identity, resumed });
     }
     // what sinks without progress of their own have been given, they are given under the same ticks again
     for (tick, binding) in dir.bindings()? {

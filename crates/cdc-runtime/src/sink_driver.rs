@@ -14,7 +14,13 @@
 //! *Schema changes* come alone at their tick, in front of rows of their own statement. Everything of earlier
 //! ticks has been written by then and nothing of later ones: old and new rows never meet. This is the barrier: it is
 //! the frontier at all workers, seen by the one thread that acts. Nothing waits inside an operator, so it
-//! cannot deadlock.
+//! cannot deadlock. The [`Registry`] is told what the workers have passed, and answers when the target may be
+//! changed; it holds what each target table has become, and rows of another shape are made to fit it
+//! ([`cdc_schema::coerce`]).
+//!
+//! *A replay* does not change the target again for ticks that it has, but the registry goes through the same changes. What they
+//! do is derived from the log and the schemas alone, so it comes out as it did; only what a target has refused (mode
+//! try_evolve) cannot be derived, so it is noted in the state folder before the tick that goes on without it is committed.
 //!
 //! *Transient errors* of a target: the transaction is rolled back, and what it held is written again, with
 //! back-off. What was written in parts and is too large to be held cannot be; then the run ends, and the next start
@@ -23,21 +29,23 @@
 use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetTable};
 use cdc_core::event::SchemaEvent;
 use cdc_core::faults;
-use cdc_core::plan::FlowPlan;
 use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::{FlowPlan, SchemaChangeMode};
 use cdc_core::position::Binding;
 use cdc_core::schema::{Column, TableId, TableSchema};
 use cdc_core::tick::Tick;
-use cdc_core::{Diagnostic, Result, Row, Severity};
+use cdc_core::{Diagnostic, Error, Result, Row, Severity, codes};
 use cdc_materialize::render::{Failure, SinkBatch, SinkPort};
-use cdc_schema::derivator::{Share, derive};
-use std::collections::{BTreeMap, HashSet};
+use cdc_schema::coerce::Coercion;
+use cdc_schema::derivator::{Derived, Question, Share, derive};
+use cdc_schema::registry::{Action, Registry, out_of_step};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use timely::scheduling::SyncActivator;
 
-use crate::state::StateDir;
+use crate::state::{Refusal, StateDir};
 use crate::status::StatusHandle;
 
 /// Rows written before a group is committed, if more ticks are waiting.
@@ -67,6 +75,8 @@ pub(crate) struct SchemaWork {
     event: Arc<SchemaEvent>,
     before: Option<Arc<TargetTable>>,
     after: Option<Arc<TargetTable>>,
+    /// When it came to the barrier.
+    came: Instant,
 }
 
 /// What the operators of a sink on all workers share with its committer.
@@ -120,7 +130,8 @@ impl SinkPort for Port {
         before: Option<Arc<TargetTable>>,
         after: Option<Arc<TargetTable>>,
     ) {
-        self.send(ToCommitter::Schema(Box::new(SchemaWork { ordinal, flow, event, before, after })));
+        let came = Instant::now();
+        self.send(ToCommitter::Schema(Box::new(SchemaWork { ordinal, flow, event, before, after, came })));
     }
 
     fn end(&mut self, tick: Tick, binding: Arc<Binding>) {
@@ -138,7 +149,7 @@ impl SinkPort for Port {
 }
 
 /// Which source tables flow into each target table of a sink, and in which columns all rows of one have one value.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Feeds {
     targets: BTreeMap<String, BTreeMap<TableId, Vec<(Column, Row)>>>,
 }
@@ -219,12 +230,19 @@ pub(crate) struct Committer {
     pub(crate) sink: Box<dyn Sink>,
     pub(crate) flows: Arc<Vec<FlowPlan>>,
     pub(crate) feeds: Feeds,
+    /// As of the last commit, where that is another.
+    pub(crate) feeds_before: Option<Feeds>,
     pub(crate) workers: usize,
     /// Ticks up to here are at the target already.
     pub(crate) resumed: Tick,
     pub(crate) shared: Arc<SinkShared>,
-    /// For sinks that cannot hold their progress: where bindings are noted before their ticks are written.
-    pub(crate) bindings: Option<Arc<Mutex<StateDir>>>,
+    /// What the target's tables have become. Shared with whoever writes checkpoints.
+    pub(crate) registry: Arc<Mutex<Registry>>,
+    /// What the target has refused since the last checkpoint, by schema change.
+    pub(crate) refusals: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) state: Arc<Mutex<StateDir>>,
+    /// For sinks that cannot hold their progress: bindings are noted before their ticks are written.
+    pub(crate) notes_bindings: bool,
     pub(crate) status: StatusHandle,
     /// A run that is to stop does not try for ever.
     pub(crate) stop: crate::job::Stop,
@@ -236,6 +254,20 @@ fn size_of_change(change: &TargetChange) -> usize {
         + size(&change.before)
         + change.key.as_bytes().len()
         + std::mem::size_of::<TargetChange>()
+}
+
+/// How rows of each shape that has come are written: as they are, or made to fit. By the address of the shape.
+type Prepared = HashMap<*const TargetTable, Option<Arc<Coercion>>, foldhash::fast::FixedState>;
+
+/// The most of a statement that is shown.
+const STATEMENT_SHOWN: usize = 200;
+
+fn clipped(statement: &str) -> String {
+    let one_line = statement.split_whitespace().collect::<Vec<_>>().join(" ");
+    match one_line.char_indices().nth(STATEMENT_SHOWN) {
+        Some((end, _)) => format!("{} ..", &one_line[..end]),
+        None => one_line,
+    }
 }
 
 /// What was written since the last commit, to be written again after a transient error.
@@ -268,8 +300,8 @@ impl Committer {
 
     fn serve(&mut self, inbox: &mpsc::Receiver<ToCommitter>) -> Result<()> {
         let mut pending: BTreeMap<Tick, TickWork> = BTreeMap::new();
-        let mut frontiers: Vec<Option<Tick>> = vec![Some(0); self.workers];
-        let mut prepared: HashSet<*const TargetTable> = HashSet::new();
+        (0..self.workers).for_each(|worker| self.registry().register(worker));
+        let mut prepared = Prepared::default();
         // what `prepared` points to, so that addresses stay their own
         let mut held_tables: Vec<Arc<TargetTable>> = Vec::new();
         let mut group = Group { written: Vec::new(), bytes: 0, rows: 0, lost: false, last: None };
@@ -277,15 +309,14 @@ impl Committer {
             let Ok(first) = inbox.recv() else { return Ok(()) };
             let mut next = Some(first);
             while let Some(message) = next {
-                self.take(message, &mut pending, &mut frontiers);
+                self.take(message, &mut pending)?;
                 next = inbox.try_recv().ok();
             }
             if self.shared.failure.is_set() {
                 self.sink.rollback();
                 return Ok(());
             }
-            // None is "nothing at all", past everything
-            let passed = frontiers.iter().map(|f| f.unwrap_or(Tick::MAX)).min().unwrap_or(0);
+            let passed = self.registry().flushed_to();
             self.note(&pending, passed)?;
             while let Some(entry) = pending.first_entry() {
                 if *entry.key() >= passed || entry.get().binding.is_none() {
@@ -335,7 +366,9 @@ impl Committer {
     /// them is. A crash may leave some where readers see them; those must come again under the same numbers, with
     /// the same rows.
     fn note(&self, pending: &BTreeMap<Tick, TickWork>, passed: Tick) -> Result<()> {
-        let Some(bindings) = &self.bindings else { return Ok(()) };
+        if !self.notes_bindings {
+            return Ok(());
+        }
         let due: Vec<(Tick, &Binding)> = pending
             .iter()
             .take_while(|(tick, _)| **tick < passed)
@@ -345,21 +378,20 @@ impl Committer {
         if due.is_empty() {
             return Ok(());
         }
-        bindings.lock().unwrap_or_else(PoisonError::into_inner).note_bindings(&due)?;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).note_bindings(&due)?;
         faults::at("bindings.noted");
         Ok(())
     }
 
-    fn take(
-        &mut self,
-        message: ToCommitter,
-        pending: &mut BTreeMap<Tick, TickWork>,
-        frontiers: &mut [Option<Tick>],
-    ) {
+    fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&mut self, message: ToCommitter, pending: &mut BTreeMap<Tick, TickWork>) -> Result<()> {
         match message {
             ToCommitter::Rows { tick, batch } => {
                 if tick <= self.resumed {
-                    return;
+                    return Ok(());
                 }
                 let work = pending.entry(tick).or_default();
                 work.rows += batch.changes.len();
@@ -374,26 +406,26 @@ impl Committer {
             ToCommitter::Schema(schema) => {
                 if schema.event.tick > self.resumed {
                     pending.entry(schema.event.tick).or_default().schema.push(*schema);
-                } else if let Some(flow) = self.flows.get(schema.flow) {
-                    self.feeds.follow(flow, &schema);
+                } else {
+                    self.replayed(&schema)?;
                 }
             }
             ToCommitter::End { tick, binding } => {
                 pending.entry(tick).or_default().binding = Some(binding);
             }
             ToCommitter::Passed { worker, next } => {
-                if let Some(frontier) = frontiers.get_mut(worker) {
-                    *frontier = next;
-                }
+                // None is "nothing at all", past everything; what is due is looked at by tick, once all have come
+                self.registry().flushed(worker, next.unwrap_or(Tick::MAX));
             }
         }
+        Ok(())
     }
 
     fn write_tick(
         &mut self,
         mut work: TickWork,
         group: &mut Group,
-        prepared: &mut HashSet<*const TargetTable>,
+        prepared: &mut Prepared,
         held: &mut Vec<Arc<TargetTable>>,
     ) -> Result<()> {
         // In a replayed tick a schema change may stand between rows: everything in the order of the source.
@@ -423,7 +455,7 @@ impl Committer {
                 held.clear();
                 prepared.clear();
             }
-            if !prepared.contains(&Arc::as_ptr(&batch.table)) {
+            if !prepared.contains_key(&Arc::as_ptr(&batch.table)) {
                 held.push(batch.table.clone());
             }
             self.attempt(group, prepared, |this, prepared| this.write(&batch, prepared))?;
@@ -442,20 +474,146 @@ impl Committer {
         Ok(())
     }
 
-    fn write(&mut self, batch: &TargetBatch, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
-        if prepared.insert(Arc::as_ptr(&batch.table)) {
-            self.sink.prepare(&batch.table)?;
+    fn write(&mut self, batch: &TargetBatch, prepared: &mut Prepared) -> Result<()> {
+        let coercion = match prepared.get(&Arc::as_ptr(&batch.table)) {
+            Some(known) => known.clone(),
+            None => {
+                let coercion = self.coercion(&batch.table)?;
+                self.sink.prepare(coercion.as_ref().map_or(&batch.table, |c| c.to()))?;
+                prepared.insert(Arc::as_ptr(&batch.table), coercion.clone());
+                coercion
+            }
+        };
+        match coercion {
+            None => self.sink.write(batch)?,
+            Some(coercion) => self.sink.write(&coercion.batch(batch)?)?,
         }
-        self.sink.write(batch)?;
         faults::at("sink.written");
         Ok(())
     }
 
-    fn change(&mut self, work: &SchemaWork, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
+    /// How rows of a shape are made to fit the target.
+    fn coercion(&self, table: &Arc<TargetTable>) -> Result<Option<Arc<Coercion>>> {
+        let registry = self.registry();
+        let Some(evolved) = registry.find(&table.name, &table.schema.id) else { return Ok(None) };
+        Ok(evolved.coercion(table)?.map(Arc::new))
+    }
+
+    /// What a schema change is known by in the state folder: the same each time that the log is read.
+    fn identity(&self, flow: &FlowPlan, work: &SchemaWork) -> String {
+        let origin = &work.event.origin;
+        let place = if origin.gtid.is_empty() {
+            format!("{}:{}", origin.file, origin.offset)
+        } else {
+            origin.gtid.to_string()
+        };
+        let table = work.event.before.as_ref().or(work.event.after.as_ref()).map(|s| s.id.to_string());
+        format!("{} {} {place} {}", self.name, flow.name, table.unwrap_or_default())
+    }
+
+    /// What a schema change makes of the target, and the name of the target's table before it.
+    fn derived(
+        &self,
+        flow: &FlowPlan,
+        work: &SchemaWork,
+        refused: &BTreeSet<String>,
+    ) -> Result<(Derived, Option<String>)> {
+        let bound = |schema: &Option<Arc<TableSchema>>, table: &Option<Arc<TargetTable>>| {
+            let (Some(schema), Some(_)) = (schema, table) else { return Ok(None) };
+            BoundFlow::bind(flow, schema).map(Some).map_err(|diagnostics| {
+                diagnostics.into_iter().next().map_or_else(
+                    || Error::definite(codes::INTERNAL, "a flow was refused without a reason"),
+                    Error::from,
+                )
+            })
+        };
+        let (before, after) =
+            (bound(&work.event.before, &work.before)?, bound(&work.event.after, &work.after)?);
+        let target = work.before.as_ref().or(work.after.as_ref());
+        let source = work.event.before.as_ref().or(work.event.after.as_ref());
+        let share = match (target, source) {
+            (Some(target), Some(source)) => self.feeds.share(&target.name, &source.id),
+            _ => Share::Alone,
+        };
+        let evolved = {
+            let registry = self.registry();
+            match (&before, &after) {
+                (Some(before), _) => registry.find(&before.target().name, &before.source().id).cloned(),
+                (None, Some(after)) => registry.table(&after.target().name).cloned(),
+                (None, None) => None,
+            }
+        };
+        let derived = derive(&Question {
+            flow,
+            changes: &work.event.changes,
+            before: before.as_ref(),
+            after: after.as_ref(),
+            share: &share,
+            evolved: evolved.as_deref(),
+            refused,
+        })?;
+        Ok((derived, evolved.map(|e| e.name.clone())))
+    }
+
+    /// A schema change that the target has already.
+    fn replayed(&mut self, work: &SchemaWork) -> Result<()> {
         let flows = self.flows.clone();
         let Some(flow) = flows.get(work.flow) else { return Ok(()) };
-        let place = |e: cdc_core::Error| {
-            e.note(format!("behind the statement: {}", work.event.statement)).note(format!(
+        if work.before.is_none() {
+            self.feeds.follow(flow, work);
+        }
+        let refused = self.refusals.get(&self.identity(flow, work)).cloned().unwrap_or_default();
+        let (derived, before) = self.derived(flow, work, &refused)?;
+        self.registry().changed(work.event.tick, before.as_deref(), derived.evolved);
+        self.feeds.follow(flow, work);
+        Ok(())
+    }
+
+    fn change(&mut self, work: &SchemaWork, prepared: &mut Prepared) -> Result<()> {
+        let flows = self.flows.clone();
+        let Some(flow) = flows.get(work.flow) else { return Ok(()) };
+        let tick = work.event.tick;
+        let (request, generation) = {
+            let mut registry = self.registry();
+            let (request, actions) = registry.requested(tick);
+            match &actions[..] {
+                [Action::Apply { request: now, generation }] if *now == request => (request, *generation),
+                [other, ..] => return Err(out_of_step(other)),
+                [] => return Err(out_of_step(&Action::Flush { before: tick })),
+            }
+        };
+        let result = self.make(flow, work, prepared);
+        let mut registry = self.registry();
+        let answer = match &result {
+            Ok(()) => registry.applied(request, generation),
+            // one that is to be tried again is asked for anew, behind a rollback
+            Err(error) if error.is_transient() => Vec::new(),
+            Err(_) => registry.failed(request, generation),
+        };
+        drop(registry);
+        match (&result, &answer[..]) {
+            (Ok(()), [Action::Release { .. }]) => Ok(()),
+            (Ok(()), other) => Err(out_of_step(other.first().unwrap_or(&Action::Refuse { tick }))),
+            (Err(_), _) => result,
+        }
+    }
+
+    /// Changes the target, and prepares it for what comes.
+    fn make(&mut self, flow: &FlowPlan, work: &SchemaWork, prepared: &mut Prepared) -> Result<()> {
+        let begun = Instant::now();
+        if self.feeds_before.is_none() {
+            self.feeds_before = Some(self.feeds.clone());
+        }
+        let place = |e: Error| {
+            let e = if work.event.statement.is_empty() {
+                e
+            } else {
+                e.note(format!("behind the statement: {}", work.event.statement))
+            };
+            if work.event.origin.file.is_empty() {
+                return e;
+            }
+            e.note(format!(
                 "at {}:{} {}",
                 work.event.origin.file, work.event.origin.offset, work.event.origin.gtid
             ))
@@ -464,45 +622,100 @@ impl Committer {
             // a table that comes has its part in the target already
             self.feeds.follow(flow, work);
         }
-        let target = work.before.as_ref().or(work.after.as_ref());
-        let source = work.event.before.as_ref().or(work.event.after.as_ref());
-        let share = match (target, source) {
-            (Some(target), Some(source)) => self.feeds.share(&target.name, &source.id),
-            _ => Share::Alone,
-        };
-        let (before, after) = (work.before.as_ref(), work.after.as_ref());
-        let changes = derive(flow, &work.event.changes, before, after, &share).map_err(place)?;
+        let identity = self.identity(flow, work);
+        let refused = self.refusals.get(&identity).cloned().unwrap_or_default();
+        let (derived, before) = self.derived(flow, work, &refused).map_err(place)?;
         self.feeds.follow(flow, work);
-        for change in &changes {
+        for step in &derived.steps {
             faults::at("schema.apply");
-            self.sink.apply(change).map_err(place)?;
+            if let Err(error) = self.sink.apply(&step.change) {
+                return Err(self.refused(flow, &identity, work, &step.name, place(error))?);
+            }
             faults::at("schema.applied");
         }
+        self.registry().changed(work.event.tick, before.as_deref(), derived.evolved);
         prepared.clear();
+        let mut name = None;
         if let Some(after) = &work.after {
-            self.sink.prepare(after).map_err(place)?;
+            let coercion = self.coercion(after).map_err(place)?;
+            let written = coercion.as_ref().map_or(after, |c| c.to());
+            self.sink.prepare(written).map_err(place)?;
+            name = Some(written.name.clone());
         }
-        let done: Vec<String> = work.event.changes.iter().map(ToString::to_string).collect();
-        let target = work.after.as_ref().or(work.before.as_ref()).map_or("", |t| &t.name);
-        self.status.info(format!(
-            "schema change: {}; {}.{target}: {}",
-            done.join("; "),
-            self.name,
-            if changes.is_empty() {
-                "nothing to do".to_owned()
-            } else {
-                format!("{} applied", changes.len())
-            }
-        ));
+        let name = name.or_else(|| work.before.as_ref().map(|t| t.name.clone())).unwrap_or_default();
+        self.tell(work, &name, &derived.steps, &derived.left, begun);
         Ok(())
+    }
+
+    /// What became of a schema change, for people.
+    fn tell(
+        &self,
+        work: &SchemaWork,
+        table: &str,
+        steps: &[cdc_schema::derivator::Step],
+        left: &[String],
+        begun: Instant,
+    ) {
+        let source: Vec<String> = work.event.changes.iter().map(ToString::to_string).collect();
+        let made: Vec<&str> = steps.iter().map(|s| &*s.name).collect();
+        let mut line = format!("schema change: {}", source.join("; "));
+        if !work.event.statement.is_empty() {
+            line.push_str(&format!(" ({})", clipped(&work.event.statement)));
+        }
+        let made = if made.is_empty() { "nothing to do".to_owned() } else { made.join(", ") };
+        line.push_str(&format!("; {}.{table}: {made}", self.name));
+        for left in left {
+            line.push_str(&format!("; {left}"));
+        }
+        let ms = |from: Instant| from.elapsed().as_secs_f64() * 1000.0;
+        line.push_str(&format!(
+            "; rows held {:.0} ms, {:.0} ms of them at the target",
+            ms(work.came),
+            ms(begun)
+        ));
+        self.status.info(line);
+    }
+
+    /// The target does not make a change. In mode try_evolve it is passed over: noted, so that a replay does the same, and all
+    /// of the tick written again without it.
+    fn refused(
+        &mut self,
+        flow: &FlowPlan,
+        identity: &str,
+        work: &SchemaWork,
+        step: &str,
+        error: Error,
+    ) -> Result<Error> {
+        let may = !["create_table", "resnapshot_table", "change_primary_key"].contains(&step);
+        let is_refusal =
+            !error.is_transient() && [codes::TARGET_DDL, codes::TARGET_SHAPE].contains(&error.code());
+        if flow.on_schema_change != SchemaChangeMode::TryEvolve || !may || !is_refusal {
+            return Ok(error);
+        }
+        let refusal = Refusal { tick: work.event.tick, change: identity.to_owned(), step: step.to_owned() };
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).note_refusal(&refusal)?;
+        faults::at("refusal.noted");
+        self.refusals.entry(identity.to_owned()).or_default().insert(step.to_owned());
+        let notice = error.diagnostic().clone();
+        let mut passed = Error::transient(
+            codes::SCHEMA_CHANGE_REFUSED,
+            format!(
+                "the target refuses {step}: passed over, rows are made to fit (on_schema_change = try_evolve)"
+            ),
+        )
+        .note(notice.headline);
+        for note in notice.notes {
+            passed = passed.note(note);
+        }
+        Ok(passed)
     }
 
     /// Does something in the open transaction; after a transient error all of the transaction again.
     fn attempt(
         &mut self,
         group: &mut Group,
-        prepared: &mut HashSet<*const TargetTable>,
-        mut act: impl FnMut(&mut Self, &mut HashSet<*const TargetTable>) -> Result<()>,
+        prepared: &mut Prepared,
+        mut act: impl FnMut(&mut Self, &mut Prepared) -> Result<()>,
     ) -> Result<()> {
         let mut wait = Duration::from_millis(50);
         let mut again = false;
@@ -520,6 +733,10 @@ impl Committer {
                             .note("told to stop: not tried again; the target stands at the commit before"));
                     }
                     self.sink.rollback();
+                    self.registry().rolled_back(self.shared.committed.load(Ordering::SeqCst));
+                    if let Some(feeds) = self.feeds_before.take() {
+                        self.feeds = feeds;
+                    }
                     prepared.clear();
                     let notice = error.diagnostic().clone();
                     self.status.notice(
@@ -536,7 +753,7 @@ impl Committer {
     }
 
     /// Writes again what the rolled-back transaction held.
-    fn rewrite(&mut self, group: &mut Group, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
+    fn rewrite(&mut self, group: &mut Group, prepared: &mut Prepared) -> Result<()> {
         let written = std::mem::take(&mut group.written);
         let result = written.iter().try_for_each(|w| match w {
             Written::Batch(batch) => self.write(batch, prepared),
@@ -546,7 +763,7 @@ impl Committer {
         result
     }
 
-    fn commit(&mut self, group: &mut Group, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
+    fn commit(&mut self, group: &mut Group, prepared: &mut Prepared) -> Result<()> {
         let Some((tick, binding)) = group.last.take() else { return Ok(()) };
         // an operator that failed has said so before its frontier passed
         if self.shared.failure.is_set() {
@@ -556,6 +773,7 @@ impl Committer {
         faults::at("sink.commit");
         self.attempt(group, prepared, |this, _| this.sink.commit(tick, &binding))?;
         faults::at("sink.committed");
+        self.feeds_before = None;
         *group = Group { written: Vec::new(), bytes: 0, rows: 0, lost: false, last: None };
         self.shared.committed.store(tick, Ordering::SeqCst);
         self.shared.activate();
@@ -599,6 +817,7 @@ mod tests {
             on_schema_change: SchemaChangeMode::Lenient,
             include: vec![],
             exclude: vec![],
+            backfill: true,
             span: 0..0,
         }
     }

@@ -30,7 +30,8 @@ use cdc_mysql::binlog::LogPoint;
 use cdc_mysql::capture::{Capture, CaptureItem, CaptureState};
 use cdc_mysql::config::StopAt;
 use cdc_mysql::gtid::GtidSet;
-use std::collections::{BTreeSet, VecDeque};
+use cdc_schema::registry::Registry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 use timely::scheduling::SyncActivator;
@@ -152,6 +153,8 @@ pub(crate) struct Driver {
     pub(crate) flows: Arc<Vec<FlowPlan>>,
     /// Tables without a key that have been warned of.
     pub(crate) warned: BTreeSet<TableId>,
+    /// What targets' tables have become, by sink.
+    pub(crate) registries: BTreeMap<String, Arc<Mutex<Registry>>>,
 }
 
 struct Builder {
@@ -601,8 +604,16 @@ impl Driver {
     fn checkpoint(&mut self, tick: Tick, state: CaptureState) -> Result<()> {
         self.base.tick = tick;
         self.base.sources.insert(self.source.clone(), state);
+        // every sink has committed the tick, so its registry has heard of all that is before it
+        for (name, registry) in &self.registries {
+            let tables = registry.lock().unwrap_or_else(PoisonError::into_inner).at(tick);
+            self.base.evolved.insert(name.clone(), tables.values().map(|t| (**t).clone()).collect());
+        }
         let mut dir = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         dir.save(&self.base)?;
+        for registry in self.registries.values() {
+            registry.lock().unwrap_or_else(PoisonError::into_inner).forget(tick);
+        }
         dir.trim_bindings(tick)
     }
 }

@@ -5,6 +5,7 @@
 //!   lock                 held (flock) for the whole run; holds host and process id for people
 //!   checkpoint-00000042  the last few; a line of header, then JSON
 //!   bindings             ticks given since to sinks without progress of their own, noted before they are written
+//!   refusals             steps of schema changes that targets have refused since, noted before the rest is committed
 //! ```
 //!
 //! *A checkpoint is whole or not there.* It is written to a new file, fsynced, renamed, and the folder fsynced.
@@ -20,6 +21,7 @@ use cdc_core::position::Binding;
 use cdc_core::tick::Tick;
 use cdc_core::{Diagnostic, Error, Result, codes};
 use cdc_mysql::capture::CaptureState;
+use cdc_schema::evolved::Evolved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -47,6 +49,21 @@ pub struct Checkpoint {
     pub tick: Tick,
     /// By source.
     pub sources: BTreeMap<String, CaptureState>,
+    /// By sink: its tables as of the tick, and who feeds them.
+    #[serde(default)]
+    pub evolved: BTreeMap<String, Vec<Evolved>>,
+}
+
+/// A step of a schema change that a target has refused, in mode try_evolve. Noted before the tick that goes on without it is
+/// committed: a replay must go on in the same way, without asking the target again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The tick that went on without it.
+    pub tick: Tick,
+    /// Which schema change: sink, flow, and the statement's place in the source's log.
+    pub change: String,
+    /// Which of its steps.
+    pub step: String,
 }
 
 /// The folder, locked.
@@ -151,21 +168,82 @@ impl StateDir {
         Ok((None, notices))
     }
 
-    fn files(&self) -> Result<Vec<(u64, PathBuf)>> {
-        let entries = fs::read_dir(&self.dir).map_err(|e| unusable(&self.dir, "reading", &e))?;
-        let mut found = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(|e| unusable(&self.dir, "reading", &e))?.path();
-            let number = path
-                .file_name()
-                .and_then(|n| n.to_str())
-                .and_then(|n| n.strip_prefix("checkpoint-"))
-                .and_then(|n| n.parse().ok());
-            if let Some(number) = number {
-                found.push((number, path));
+    /// The newest whole checkpoint of a folder that a run may have; changes nothing.
+    ///
+    /// # Errors
+    /// `STATE_UNREADABLE`, `STATE_VERSION`.
+    pub fn peek(dir: &Path) -> Result<Option<Checkpoint>> {
+        if !dir.is_dir() {
+            return Ok(None);
+        }
+        let mut found = files(dir)?;
+        found.sort_unstable();
+        for (_, path) in found.iter().rev() {
+            match read_checkpoint(path) {
+                Ok(checkpoint) => return Ok(Some(checkpoint)),
+                Err(error) if error.code() == codes::STATE_VERSION => return Err(error),
+                // torn, or gone since
+                Err(_) => {}
             }
         }
-        Ok(found)
+        Ok(None)
+    }
+
+    /// Notes a refusal.
+    ///
+    /// # Errors
+    /// `STATE_UNREADABLE`.
+    pub fn note_refusal(&mut self, refusal: &Refusal) -> Result<()> {
+        let path = self.dir.join("refusals");
+        let write = || -> std::io::Result<()> {
+            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+            let body = serde_json::to_string(refusal).map_err(std::io::Error::other)?;
+            // a line of its own behind one that was torn
+            let line = format!("\n{:08x} {body}\n", crc32fast::hash(body.as_bytes()));
+            file.write_all(line.as_bytes())?;
+            file.sync_data()?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|e| unusable(&path, "writing", &e))
+    }
+
+    /// The refusals noted since the last checkpoint.
+    ///
+    /// # Errors
+    /// `STATE_UNREADABLE`.
+    pub fn refusals(&self) -> Result<Vec<Refusal>> {
+        let path = self.dir.join("refusals");
+        let text = match fs::read(&path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(unusable(&path, "reading", &e)),
+        };
+        Ok(text.lines().filter_map(checked_line).collect())
+    }
+
+    /// Refusals up to a checkpoint's tick are in it.
+    fn trim_refusals(&self, checkpoint: Tick) -> Result<()> {
+        let left: Vec<Refusal> = self.refusals()?.into_iter().filter(|r| r.tick > checkpoint).collect();
+        let path = self.dir.join("refusals");
+        if !path.exists() {
+            return Ok(());
+        }
+        let partial = self.dir.join("refusals.partial");
+        let trim = || -> std::io::Result<()> {
+            let mut file = File::create(&partial)?;
+            for refusal in &left {
+                let body = serde_json::to_string(refusal).map_err(std::io::Error::other)?;
+                writeln!(file, "{:08x} {body}", crc32fast::hash(body.as_bytes()))?;
+            }
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        trim().map_err(|e| unusable(&path, "writing", &e))
+    }
+
+    fn files(&self) -> Result<Vec<(u64, PathBuf)>> {
+        files(&self.dir)
     }
 
     /// Makes a checkpoint durable, and removes the oldest.
@@ -173,6 +251,11 @@ impl StateDir {
     /// # Errors
     /// `STATE_UNREADABLE`: the checkpoint before still counts.
     pub fn save(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+        self.write(checkpoint)?;
+        self.trim_refusals(checkpoint.tick)
+    }
+
+    fn write(&mut self, checkpoint: &Checkpoint) -> Result<()> {
         let body = serde_json::to_vec(checkpoint).map_err(|e| {
             Error::definite(codes::INTERNAL, format!("a checkpoint could not be encoded: {e}"))
         })?;
@@ -269,8 +352,30 @@ impl StateDir {
     }
 }
 
+fn files(dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let entries = fs::read_dir(dir).map_err(|e| unusable(dir, "reading", &e))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|e| unusable(dir, "reading", &e))?.path();
+        let number = path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .and_then(|n| n.strip_prefix("checkpoint-"))
+            .and_then(|n| n.parse().ok());
+        if let Some(number) = number {
+            found.push((number, path));
+        }
+    }
+    Ok(found)
+}
+
 /// A line of the log of bindings; `None` if it is torn.
 fn read_binding(line: &str) -> Option<(Tick, Binding)> {
+    checked_line(line)
+}
+
+/// A line behind its checksum; `None` if it is torn.
+fn checked_line<T: for<'de> Deserialize<'de>>(line: &str) -> Option<T> {
     let (crc, body) = line.split_once(' ')?;
     (u32::from_str_radix(crc, 16).ok()? == crc32fast::hash(body.as_bytes())).then_some(())?;
     serde_json::from_str(body).ok()
@@ -323,6 +428,7 @@ mod tests {
             job_id: "j".into(),
             tick,
             sources: BTreeMap::new(),
+            evolved: BTreeMap::new(),
         }
     }
 

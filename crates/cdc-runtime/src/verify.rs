@@ -17,6 +17,9 @@
 //! counted again, both sides, until they agree or the time is up. (SQLite: the two zeros of DOUBLE count as one.) Where
 //! a flow states a key for such a table, the target is looked at by that key, and the source is read as a whole each time.
 //!
+//! *Modes.* Where a mode keeps the target from following the source (ignore, lenient, what a target has refused), rows are
+//! compared as they are written: by what the state folder's last checkpoint says of the target. What is left different is listed.
+//!
 //! *Memory.* Per target table 8 bytes for each row, and the keys that differ; of a multiset some 20 bytes for each row
 //! that is another.
 
@@ -33,12 +36,15 @@ use cdc_mysql::decode::result::ResultDecoder;
 use cdc_mysql::narrow::Narrow;
 use cdc_mysql::server::Server;
 use cdc_mysql::snapshot::chunk::{ChunkKey, KeyRange, quote_name};
+use cdc_schema::coerce::Coercion;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use crate::state::{Checkpoint, StateDir};
 
 /// How to compare.
 #[derive(Debug, Clone)]
@@ -49,6 +55,8 @@ pub struct Options {
     pub limit: usize,
     /// How long rows that differ are looked at again.
     pub wait: Duration,
+    /// The state folder of the pipeline's runs: it says what modes have made of the targets. A run may have it meanwhile.
+    pub state: Option<PathBuf>,
 }
 
 /// How a row differs.
@@ -92,6 +100,8 @@ pub struct TableReport {
     pub extra: u64,
     /// The first of them.
     pub differences: Vec<Difference>,
+    /// What the mode of the flow leaves different, for people.
+    pub left: Vec<String>,
 }
 
 /// A target, compared.
@@ -141,6 +151,23 @@ struct Feed {
     /// The source's; `None` if the table has none.
     key: Option<ChunkKey>,
     decoder: ResultDecoder,
+    /// How rows are made to fit the target, where the mode has kept that from following the source.
+    coercion: Option<Coercion>,
+    left: Vec<String>,
+}
+
+impl Feed {
+    /// What is written.
+    fn table(&self) -> &Arc<TargetTable> {
+        self.coercion.as_ref().map_or_else(|| self.flow.target(), |c| c.to())
+    }
+
+    fn written(&self, output: Row) -> Result<Row> {
+        match &self.coercion {
+            None => Ok(output),
+            Some(coercion) => coercion.row(&output),
+        }
+    }
 }
 
 async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)) -> Result<Report> {
@@ -159,6 +186,8 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
     let dates = DateView::new(config.zero_dates);
     let shown: Vec<Arc<TableSchema>> = schemas.iter().map(|s| dates.schema(&narrow.schema(s))).collect();
     crate::job::bind_all(plan, &shown)?;
+    let mut evolved =
+        EvolvedNow { state: options.state.clone(), end: Instant::now() + options.wait, checkpoint: None };
     for sink in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
         let Some(mut reader) = cdc_sinks::registry::reader(sink, &options.base)? else {
             report.skipped.push(sink.name.clone());
@@ -176,16 +205,25 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
                     }
                 })?;
                 let (key, decoder) = (ChunkKey::of(schema), ResultDecoder::new(schema)?);
-                let feed =
-                    Feed { decoder, key, schema: schema.clone(), narrow: narrow.clone(), view, flow: bound };
-                feeds.entry(feed.flow.target().name.clone()).or_default().push(feed);
+                let (coercion, left) = evolved.of(&sink.name, bound.target()).await?;
+                let feed = Feed {
+                    decoder,
+                    key,
+                    schema: schema.clone(),
+                    narrow: narrow.clone(),
+                    view,
+                    flow: bound,
+                    coercion,
+                    left,
+                };
+                feeds.entry(feed.table().name.clone()).or_default().push(feed);
             }
         }
         for (target, feeds) in feeds {
             let name = format!("{}.{target}", sink.name);
             let told = &mut |rows| each(&name, rows);
             let (conn, reader) = (&mut conn, reader.as_mut());
-            let multiset = feeds.first().is_some_and(|f| f.flow.target().is_multiset());
+            let multiset = feeds.first().is_some_and(|f| f.table().is_multiset());
             report.tables.push(if multiset {
                 counted(conn, reader, &sink.name, &target, &feeds, options, told).await?
             } else {
@@ -195,6 +233,42 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
     }
     let _ = conn.disconnect().await;
     Ok(report)
+}
+
+/// What the last checkpoint says of the targets' tables.
+struct EvolvedNow {
+    state: Option<PathBuf>,
+    end: Instant,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl EvolvedNow {
+    /// How a flow's rows are written, and what is left different. A run that follows a schema change right now has it in its
+    /// next checkpoint: that is waited for.
+    async fn of(&mut self, sink: &str, bound: &Arc<TargetTable>) -> Result<(Option<Coercion>, Vec<String>)> {
+        let Some(state) = self.state.clone() else { return Ok((None, Vec::new())) };
+        loop {
+            if self.checkpoint.is_none() {
+                self.checkpoint = StateDir::peek(&state)?;
+            }
+            let tables = self.checkpoint.as_ref().and_then(|c| c.evolved.get(sink));
+            let Some(tables) = tables else { return Ok((None, Vec::new())) };
+            let found = tables.iter().find_map(|t| Some((t, t.feed(&bound.name, &bound.schema.id)?)));
+            let columns = &bound.schema.columns;
+            let is_now = found.is_some_and(|(_, feed)| {
+                feed.columns.len() == columns.len()
+                    && feed.columns.iter().zip(columns).all(|(f, c)| f.output == c.name && f.ty == c.ty)
+            });
+            match found {
+                Some((table, feed)) if is_now => return Ok((table.coercion(bound)?, table.left(feed))),
+                _ if Instant::now() < self.end => {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    self.checkpoint = None;
+                }
+                _ => return Ok((None, Vec::new())),
+            }
+        }
+    }
 }
 
 /// A row that differed when it was last looked at: where it comes from, its key at the source, and a hash of that at
@@ -257,6 +331,7 @@ async fn counted(
         missing,
         extra,
         differences,
+        left: left_of(feeds),
     })
 }
 
@@ -287,7 +362,7 @@ async fn count(
         only.is_some() && texts.len() < limit && !texts.contains_key(hash)
     };
     for feed in feeds {
-        let table = feed.flow.target();
+        let table = feed.table();
         pages(conn, feed, &mut |rows| {
             for output in through(feed, rows)?.1 {
                 found.source_rows += 1;
@@ -305,7 +380,7 @@ async fn count(
         .await?;
     }
     let Some(first) = feeds.first() else { return Ok(found) };
-    reader.scan_keys(first.flow.target(), &mut |encoded, text| {
+    reader.scan_keys(first.table(), &mut |encoded, text| {
         found.target_rows += 1;
         let hash = hash(&encoded);
         if counts(&hash) {
@@ -378,14 +453,14 @@ async fn table(
         pages(conn, feed, &mut |rows| {
             let (keys, outputs) = through(feed, rows)?;
             source_rows += outputs.len() as u64;
-            let encoded = outputs.iter().map(|o| hash(&reader.encode_key(feed.flow.target(), o)));
+            let encoded = outputs.iter().map(|o| hash(&reader.encode_key(feed.table(), o)));
             let encoded: Vec<u64> = encoded.collect();
             expected.extend(&encoded);
-            let answers = reader.compare(feed.flow.target(), &outputs)?;
+            let answers = reader.compare(feed.table(), &outputs)?;
             for (((key, output), target), answer) in keys.into_iter().zip(&outputs).zip(encoded).zip(answers)
             {
                 if let Some(kind) = kind_of(answer) {
-                    let found = Difference { key: show_key(feed.flow.target(), output), kind };
+                    let found = Difference { key: show_key(feed.table(), output), kind };
                     suspects.push(Suspect { feed: index, key, target, found });
                 }
             }
@@ -403,7 +478,7 @@ async fn table(
     let Some(first) = feeds.first() else {
         return Err(Error::definite(codes::INTERNAL, "a target table without a flow"));
     };
-    let table = first.flow.target().clone();
+    let table = first.table().clone();
     let mut target_rows = reader.count(&table)?;
     let mut extra = extra_keys(reader, &table, &expected)?;
     // what only the target has may be a row that was inserted at the source behind our reading
@@ -414,7 +489,7 @@ async fn table(
         for feed in feeds {
             pages(conn, feed, &mut |rows| {
                 let outputs = through(feed, rows)?.1;
-                now.extend(outputs.iter().map(|o| hash(&reader.encode_key(feed.flow.target(), o))));
+                now.extend(outputs.iter().map(|o| hash(&reader.encode_key(feed.table(), o))));
                 Ok(())
             })
             .await?;
@@ -440,6 +515,7 @@ async fn table(
         missing,
         extra: extra_rows,
         differences,
+        left: left_of(feeds),
     })
 }
 
@@ -460,7 +536,7 @@ async fn look_again(
             continue;
         }
         pages(conn, feed, &mut |rows| {
-            let table = feed.flow.target();
+            let table = feed.table();
             let outputs: Vec<(u64, Row)> = through(feed, rows)?
                 .1
                 .into_iter()
@@ -489,7 +565,7 @@ async fn look_again(
         let rows = read_page(conn, feed, &KeyRange::default(), Some(&suspect.key)).await?;
         let (_, outputs) = through(feed, rows)?;
         // gone from the source, or filtered out now: whether the target still has it is seen by its keys
-        let answers = reader.compare(feed.flow.target(), &outputs)?;
+        let answers = reader.compare(feed.table(), &outputs)?;
         if let Some(kind) = answers.into_iter().next().and_then(kind_of) {
             suspect.found.kind = kind;
             left.push(suspect);
@@ -497,6 +573,17 @@ async fn look_again(
     }
     *suspects = left;
     Ok(())
+}
+
+/// What modes leave different, each once.
+fn left_of(feeds: &[Feed]) -> Vec<String> {
+    let mut left: Vec<String> = Vec::new();
+    for line in feeds.iter().flat_map(|f| &f.left) {
+        if !left.contains(line) {
+            left.push(line.clone());
+        }
+    }
+    left
 }
 
 fn kind_of(answer: Comparison) -> Option<Kind> {
@@ -572,7 +659,7 @@ fn through(feed: &Feed, rows: Vec<(Row, Row)>) -> Result<(Vec<Row>, Vec<Row>)> {
         let row = feed.view.row(row, &origin, &mut builder)?;
         if let Some(output) = feed.flow.apply(&row, &meta)? {
             keys.push(key);
-            outputs.push(output);
+            outputs.push(feed.written(output)?);
         }
     }
     Ok((keys, outputs))

@@ -1,30 +1,54 @@
-//! (source changes, mode, target table before and after) -> changes for the target.
+//! (source changes, mode, what the flow gives out before and after, evolved schema) -> changes for the target.
 //!
-//! | mode | create | add column | rename column | drop column | alter type | rename table | truncate, drop | copied again |
-//! |---|---|---|---|---|---|---|---|---|
-//! | exception | apply | stop | stop | stop | stop | stop | stop | rows go |
-//! | evolve | apply | apply | apply | apply | apply | apply | apply | rows go |
-//! | lenient | apply | appended, nullable | new column, filled from the old one, which stays | stays | apply | apply | left alone | rows go |
+//! | mode | create | add column | rename column | drop column | alter type | rename table | change key | truncate, drop | copied again |
+//! |---|---|---|---|---|---|---|---|---|---|
+//! | exception | apply | stop | stop | stop | stop | stop | stop | stop | rows go |
+//! | ignore | apply | left out | left out | left out | left out | left out | stop | left out | rows go |
+//! | try_evolve | apply | apply | apply | apply | apply | apply | apply | apply | rows go |
+//! | evolve | apply | apply | apply | apply | apply | apply | apply | apply | rows go |
+//! | lenient | apply | appended, nullable | new column, filled from the old one, which stays | stays | widened, else a new column | apply | apply | left out | rows go |
 //!
-//! *A table that is copied again* ([`SchemaChange::ResnapshotTable`]) loses its rows in every mode: they come anew,
-//! and one that did not go would stay beside them. It is no change of shape, so no mode stops at it and `exclude` does
-//! not know it. Where several source tables fill one target table only rows of the one may go ([`Share`]); so it is
-//! with TRUNCATE and DROP.
+//! *Left out* means: the target stays as it is, and rows are made to fit it ([`crate::coerce`]). What try_evolve's target
+//! refuses is left out too ([`Question::refused`]), and so is a kind of change that `include` and `exclude` keep out.
 //!
-//! *Names that change hands* in one statement (a column is dropped or renamed, and another one gets its name) are followed column by
-//! column in every mode that makes changes: what is compared by name alone would take the new column for the old one.
+//! # By lineage, not by name
 //!
-//! *Another key* ([`TargetSchemaChange::ChangeKey`]): the target's table is keyed anew in every mode that makes changes at all.
-//! Behind the barrier its rows are those of the source at this place of the log, so the new key tells them apart.
+//! What a flow gives out before and after a statement is compared column by column, and which column is which is told by
+//! where it comes from: a column of the source under whatever name (the statement's own steps tell its new one), an
+//! expression by its name. So a column that takes another one's name in one statement, or is renamed by the flow's
+//! operators, is followed as what it is. Only what a flow's rows show counts: a column that a `select` leaves out changes
+//! nothing at its target.
 //!
-//! Only what a flow's rows show counts: a column that a `select` leaves out changes nothing at its target.
-//! `include` and `exclude` name kinds of changes; one that is kept out is treated as if the flow did not have it.
+//! The changes come in an order in which each holds behind those before it: rows that go, the table's name, columns whose
+//! names are wanted by others, types, renames (by way of names of their own where columns swap theirs), new columns, the key, and
+//! columns that go. The target's key columns can only go behind the change of the key.
+//!
+//! # Names that are taken
+//!
+//! Where a new column wants the name of one that lenient has kept and nobody feeds, that one goes: the target's column of that name
+//! would not hold the source's values, and this is what lenient is measured by.
+//!
+//! # A table that is copied again
+//!
+//! [`SchemaChange::ResnapshotTable`]: its rows go in every mode; they come anew, and one that did not go would stay beside
+//! them. It is no change of shape, so no mode stops at it and `exclude` does not know it. All its columns that the target has
+//! are fed again.
+//!
+//! # Several source tables in one target table
+//!
+//! Columns are united by name and types widened ([`crate::merge`]). A change of one source table must not touch rows of
+//! the others: rows are changed where [`Share`] tells them, a column goes only if nobody else feeds it, and what the target
+//! covers already is nothing to do.
 
+use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, no_common};
+use crate::merge::{common, same_type};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
+use cdc_core::plan::program::BoundFlow;
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
-use cdc_core::schema::{Column, TableId, same_name};
+use cdc_core::schema::{Column, ColumnType, TableId, TableSchema, same_name};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Error, Result, Row, codes};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Which rows of a target table are those of one source table.
@@ -38,338 +62,1019 @@ pub enum Share {
     Untold(Vec<TableId>),
 }
 
-/// What a target has to do; `share` is about the target table before the changes, or after them where there is none
-/// before.
+/// What is asked.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// The flow.
+    pub flow: &'a FlowPlan,
+    /// What the statement did to the source table.
+    pub changes: &'a [SchemaChange],
+    /// What the flow made of the table before it; `None` if the flow did not take it.
+    pub before: Option<&'a BoundFlow>,
+    /// What it makes of it from now on.
+    pub after: Option<&'a BoundFlow>,
+    /// About the target table before the changes, or after them where there is none before.
+    pub share: &'a Share,
+    /// The target table that `before` is written to; where there is none before, the one that `after` comes into.
+    pub evolved: Option<&'a Evolved>,
+    /// The names of steps that the target has refused, in mode try_evolve.
+    pub refused: &'a BTreeSet<String>,
+}
+
+/// What a target has to do, and what it is then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Derived {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// The target table from now on; `None` if it is gone.
+    pub evolved: Option<Evolved>,
+    /// What of the statement was left out, for people.
+    pub left: Vec<String>,
+}
+
+/// One change of the target, and the name by which it is known if it is refused: the same each time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// `add_column note`.
+    pub name: String,
+    /// The change.
+    pub change: TargetSchemaChange,
+}
+
+/// What a target has to do.
 ///
 /// # Errors
 /// `SCHEMA_CHANGE_REFUSED` in mode exception; `KEY_CHANGED` if the rows would have another key and the target's cannot be
-/// changed (other tables flow into it, or the flow keeps it out);
-/// `TARGET_COLLISION` if rows are to go that cannot be told from those of another source table;
-/// `FEATURE_NOT_YET` for modes that are not built.
-pub fn derive(
-    flow: &FlowPlan,
-    changes: &[SchemaChange],
-    before: Option<&Arc<TargetTable>>,
-    after: Option<&Arc<TargetTable>>,
-    share: &Share,
-) -> Result<Vec<TargetSchemaChange>> {
-    let mode = flow.on_schema_change;
-    let (before, after) = match (before, after) {
-        (None, None) => return Ok(Vec::new()),
-        (None, Some(after)) => return created(changes, after, share),
-        (Some(before), None) => {
-            if changes.iter().any(|c| matches!(c, SchemaChange::RenameTable { .. })) {
-                // renamed to where this flow does not look
-                refuse(flow, "rename_table", &before.name)?;
-                return Ok(Vec::new());
-            }
-            refuse(flow, "drop_table", &before.name)?;
-            let wanted = mode == SchemaChangeMode::Evolve || flow.include.iter().any(|k| k == "drop_table");
-            if !wanted || !applies(flow, "drop_table") {
-                return Ok(Vec::new());
-            }
-            return Ok(vec![match share {
-                Share::Alone => TargetSchemaChange::DropTable { table: before.name.clone() },
-                _ => remove_rows(&before.name, &before.schema.id, share, false)?,
-            }]);
+/// changed (other tables flow into it, or the flow or the mode keeps it out);
+/// `TARGET_COLLISION` if rows are to change that cannot be told from those of another source table, or if columns of two tables
+/// have no common type.
+pub fn derive(question: &Question<'_>) -> Result<Derived> {
+    let Question { flow, changes, share, .. } = *question;
+    match (question.before, question.after) {
+        (None, None) => {
+            Ok(Derived { steps: Vec::new(), evolved: question.evolved.cloned(), left: Vec::new() })
         }
-        (Some(before), Some(after)) => (before, after),
-    };
-    if changes.iter().any(|c| matches!(c, SchemaChange::CreateTable { .. })) {
-        // dropped and made again in one statement (CREATE OR REPLACE)
-        if changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }))
-            && !changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }))
-        {
-            refuse(flow, "drop_table", &before.name)?;
-        }
-        let mut out = created(changes, after, share)?;
-        if matches!(share, Share::Alone)
-            && !out.iter().any(|c| matches!(c, TargetSchemaChange::DropTable { .. }))
-        {
-            out.insert(0, TargetSchemaChange::DropTable { table: before.name.clone() });
-        }
-        return Ok(out);
-    }
-    let rekeyed = change_of_key(flow, (before, after), changes, share)?;
-    let mut out = Vec::new();
-    let mut name = before.name.clone();
-    if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
-        // first: rows that go anyway need not fit what the other changes make of their columns
-        out.push(remove_rows(&name, &before.schema.id, share, true)?);
-    }
-    if name != after.name {
-        refuse(flow, "rename_table", &name)?;
-        if applies(flow, "rename_table") {
-            out.push(TargetSchemaChange::RenameTable { from: name, to: after.name.clone() });
-        }
-        name = after.name.clone();
-    }
-    let had = |column: &str| find(before, column);
-    let has = |column: &str| find(after, column);
-    let crossed = names_change_hands(changes);
-    if crossed {
-        out.extend(hand_over(flow, changes, (before, after), &name)?);
-    }
-    for change in changes {
-        match change {
-            SchemaChange::AddColumn { .. }
-            | SchemaChange::RenameColumn { .. }
-            | SchemaChange::DropColumn { .. }
-            | SchemaChange::AlterColumnType { .. }
-            | SchemaChange::AlterNullability { .. }
-                if crossed => {}
-            SchemaChange::TruncateTable { .. } => {
-                refuse(flow, "truncate_table", &name)?;
-                let wanted =
-                    mode == SchemaChangeMode::Evolve || flow.include.iter().any(|k| k == "truncate_table");
-                if wanted && applies(flow, "truncate_table") {
-                    out.push(match share {
-                        Share::Alone => TargetSchemaChange::TruncateTable { table: name.clone() },
-                        _ => remove_rows(&name, &before.schema.id, share, false)?,
-                    });
-                }
+        (None, Some(after)) => arrived(question, after),
+        (Some(before), None) => departed(question, before),
+        (Some(before), Some(after)) => {
+            if changes.iter().any(|c| matches!(c, SchemaChange::CreateTable { .. })) {
+                return made_anew(question, before, after);
             }
-            SchemaChange::AddColumn { column, .. } => {
-                let Some(new) = has(&column.name) else { continue };
-                if had(&column.name).is_some() {
-                    continue;
-                }
-                refuse(flow, "add_column", &name)?;
-                if applies(flow, "add_column") {
-                    out.push(TargetSchemaChange::AddColumn {
-                        table: name.clone(),
-                        implicit: !new.nullable,
-                        column: for_target(mode, new),
-                    });
-                }
+            let mut work = Work::new(question, before)?;
+            let again = changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
+            if again {
+                // first: rows that go anyway need not fit what the other changes make of their columns
+                let name = work.evolved.name.clone();
+                work.push("resnapshot_table", remove_rows(&name, &before.source().id, share, true)?);
             }
-            SchemaChange::RenameColumn { column, to, .. } => {
-                let (Some(old), Some(new)) = (had(column), has(to)) else { continue };
-                if same_name(&old.name, &new.name) && old.name == new.name {
-                    continue;
-                }
-                refuse(flow, "rename_column", &name)?;
-                if !applies(flow, "rename_column") {
-                    continue;
-                }
-                if mode == SchemaChangeMode::Lenient && !is_key(before, &old.name) {
-                    let mut column = for_target(mode, new);
-                    column.default = None;
-                    // filled from the old one right behind
-                    out.push(TargetSchemaChange::AddColumn { table: name.clone(), column, implicit: false });
-                    out.push(TargetSchemaChange::FillColumn {
-                        table: name.clone(),
-                        from: old.name.to_string(),
-                        to: new.name.to_string(),
-                    });
-                } else {
-                    out.push(TargetSchemaChange::RenameColumn {
-                        table: name.clone(),
-                        from: old.name.to_string(),
-                        to: new.name.to_string(),
-                    });
-                }
-            }
-            SchemaChange::DropColumn { column, .. } => {
-                if had(column).is_none() || has(column).is_some() {
-                    continue;
-                }
-                refuse(flow, "drop_column", &name)?;
-                let kept =
-                    mode == SchemaChangeMode::Lenient && !flow.include.iter().any(|k| k == "drop_column");
-                if !kept && applies(flow, "drop_column") {
-                    out.push(TargetSchemaChange::DropColumn {
-                        table: name.clone(),
-                        column: column.to_string(),
-                    });
-                }
-            }
-            SchemaChange::AlterColumnType { column, .. } => {
-                // a later rename in the same statement gives it another name
-                let Some(old) = had(column) else { continue };
-                let Some(new) = has(&renamed(changes, column)) else { continue };
-                if old.ty == new.ty {
-                    continue;
-                }
-                refuse(flow, "alter_column_type", &name)?;
-                if applies(flow, "alter_column_type") {
-                    out.push(TargetSchemaChange::AlterColumnType {
-                        table: name.clone(),
-                        column: old.name.to_string(),
-                        ty: new.ty.clone(),
-                    });
-                }
-            }
-            SchemaChange::AlterNullability { column, nullable, .. } => {
-                let Some(old) = had(column) else { continue };
-                if has(&renamed(changes, column)).is_none() {
-                    continue;
-                }
-                refuse(flow, "alter_nullability", &name)?;
-                if applies(flow, "alter_nullability") {
-                    out.push(TargetSchemaChange::AlterNullability {
-                        table: name.clone(),
-                        column: old.name.to_string(),
-                        nullable: *nullable || mode == SchemaChangeMode::Lenient,
-                    });
-                }
-            }
-            SchemaChange::CreateTable { .. }
-            | SchemaChange::DropTable { .. }
-            | SchemaChange::RenameTable { .. }
-            | SchemaChange::AlterColumnDefault { .. }
-            | SchemaChange::AlterColumnAttributes { .. }
-            | SchemaChange::ChangePrimaryKey { .. }
-            | SchemaChange::ChangeUniqueKeys { .. }
-            | SchemaChange::ResnapshotTable { .. } => {}
+            work.rename_table(before, after)?;
+            work.columns(before, after, again)?;
+            work.truncate(before)?;
+            let _ = flow;
+            Ok(Derived { steps: work.steps, evolved: Some(work.evolved), left: work.left })
         }
     }
-    // its new columns are there by now, rows that go are gone, and a column of the old key may go behind it
-    if let Some(rekeyed) = rekeyed {
-        let is_drop = |c: &TargetSchemaChange| matches!(c, TargetSchemaChange::DropColumn { .. });
-        let at = out.iter().position(is_drop).filter(|_| !crossed).unwrap_or(out.len());
-        out.insert(at, rekeyed);
-    }
-    Ok(out)
 }
 
-/// Does one statement give a name that a column gives up (it is dropped, or gets another name) to another column?
-fn names_change_hands(changes: &[SchemaChange]) -> bool {
-    let gives_up = |name: &str| {
-        changes.iter().any(|change| match change {
-            SchemaChange::DropColumn { column, .. } => same_name(column, name),
-            SchemaChange::RenameColumn { column, to, .. } => same_name(column, name) && !same_name(to, name),
-            _ => false,
-        })
+/// A table that was not there comes.
+fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
+    let Question { flow, changes, share, .. } = *question;
+    let table = after.target();
+    let replaces = changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }));
+    let again = changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
+    let joined = question.evolved.filter(|_| !(replaces && *share == Share::Alone));
+    let Some(there) = joined else {
+        let mut steps = Vec::new();
+        // one of an older shape may be there, from before a restart
+        if replaces && *share == Share::Alone {
+            steps.push(step("drop_table", TargetSchemaChange::DropTable { table: table.name.clone() }));
+        }
+        steps.push(step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }));
+        if again {
+            steps.push(step("resnapshot_table", remove_rows(&table.name, &table.schema.id, share, true)?));
+        }
+        return Ok(Derived { steps, evolved: Some(Evolved::of(table)), left: Vec::new() });
     };
-    changes.iter().any(|change| match change {
-        SchemaChange::AddColumn { column, .. } => gives_up(&column.name),
-        SchemaChange::RenameColumn { column, to, .. } => !same_name(column, to) && gives_up(to),
-        _ => false,
-    })
-}
-
-/// A statement in which names change hands, step by step as the source tells it: each step holds behind those before it, with
-/// names of their own in between where two columns swap theirs. So in mode lenient too: the old column cannot stay under a
-/// name that another one has.
-fn hand_over(
-    flow: &FlowPlan,
-    changes: &[SchemaChange],
-    (before, after): (&Arc<TargetTable>, &Arc<TargetTable>),
-    table: &str,
-) -> Result<Vec<TargetSchemaChange>> {
-    let mode = flow.on_schema_change;
-    // the names that the target's columns have at this step
-    let mut names: Vec<String> = before.schema.columns.iter().map(|c| c.name.to_string()).collect();
-    let mut out = Vec::new();
-    for (at, change) in changes.iter().enumerate() {
-        let place = |names: &[String], column: &str| names.iter().position(|name| same_name(name, column));
-        // the column as it is in the end
-        let last = |column: &Arc<str>| {
-            let name = changes[at + 1..].iter().fold(column.clone(), |name, change| match change {
-                SchemaChange::RenameColumn { column, to, .. } if same_name(column, &name) => to.clone(),
-                _ => name,
-            });
-            find(after, &name)
+    let mut evolved = there.clone();
+    // one that comes back has its place there still
+    evolved.feeds.retain(|f| !(f.name == table.name && f.table == table.schema.id));
+    let mut steps = Vec::new();
+    let mut left = Vec::new();
+    let merges = matches!(flow.on_schema_change, SchemaChangeMode::Lenient | SchemaChangeMode::Ignore);
+    let now = Evolved::of(table);
+    let same_key =
+        now.key.len() == evolved.key.len() && now.key.iter().zip(&evolved.key).all(|(a, b)| same_name(a, b));
+    if evolved.feeds.is_empty() && (!merges || (again && !same_key)) {
+        // nobody's any more: it becomes what the flow writes, if its rows go
+        if again && (now.columns != evolved.columns || !same_key) {
+            steps.push(step("drop_table", TargetSchemaChange::DropTable { table: evolved.name.clone() }));
+        }
+        steps.push(step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }));
+        if again {
+            steps.push(step("resnapshot_table", remove_rows(&table.name, &table.schema.id, share, true)?));
+        }
+        return Ok(Derived { steps, evolved: Some(now), left });
+    }
+    if again {
+        steps.push(step("resnapshot_table", remove_rows(&evolved.name, &table.schema.id, share, true)?));
+    }
+    let mut joined = evolved.clone();
+    let widened = joined.join(table, flow.on_schema_change)?;
+    if flow.on_schema_change == SchemaChangeMode::Ignore {
+        // what the target has is fed by name
+        evolved.feeds.push(by_name(&evolved, table));
+        left.extend(evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default());
+        return Ok(Derived { steps, evolved: Some(evolved), left });
+    }
+    for change in widened {
+        let (kind, column) = match &change {
+            Widened::New(column) => ("add_column", column.clone()),
+            Widened::Type(column) => ("alter_column_type", column.clone()),
         };
-        let table = table.to_owned();
-        let (kind, next) = match change {
-            SchemaChange::DropColumn { column, .. } => {
-                let Some(place) = place(&names, column) else { continue };
-                let column = names.remove(place);
-                ("drop_column", TargetSchemaChange::DropColumn { table, column })
-            }
-            SchemaChange::RenameColumn { column, to, .. } => {
-                let Some(place) = place(&names, column) else { continue };
-                let from = std::mem::replace(&mut names[place], to.to_string());
-                ("rename_column", TargetSchemaChange::RenameColumn { table, from, to: to.to_string() })
-            }
-            SchemaChange::AddColumn { column, .. } => {
-                let Some(new) = last(&column.name) else { continue };
-                names.push(column.name.to_string());
-                let implicit = !new.nullable;
-                let column = Column { name: column.name.clone(), ..for_target(mode, new) };
-                ("add_column", TargetSchemaChange::AddColumn { table, column, implicit })
-            }
-            SchemaChange::AlterColumnType { column, .. } => {
-                let (Some(place), Some(new)) = (place(&names, column), last(column)) else { continue };
-                let (column, ty) = (names[place].clone(), new.ty.clone());
-                ("alter_column_type", TargetSchemaChange::AlterColumnType { table, column, ty })
-            }
-            SchemaChange::AlterNullability { column, nullable, .. } => {
-                let Some(place) = place(&names, column) else { continue };
-                let nullable = *nullable || mode == SchemaChangeMode::Lenient;
-                let column = names[place].clone();
-                ("alter_nullability", TargetSchemaChange::AlterNullability { table, column, nullable })
-            }
-            _ => continue,
-        };
-        refuse(flow, kind, &before.name)?;
-        if !applies(flow, kind) {
+        let name = format!("{kind} {}", column.name);
+        if !act(question, kind, &name, &evolved.name)? {
             return Err(Error::definite(
                 codes::SCHEMA_CHANGE_REFUSED,
                 format!(
-                    "the flow keeps out {kind}, and columns of target table \"{}\" take each other's names in one statement",
-                    before.name
+                    "target table \"{}\" would have to change for table \"{}\", and {kind} is kept out",
+                    evolved.name, table.schema.id
                 ),
             )
-            .help("let the flow take this kind of change, or copy the table anew"));
+            .help(
+                "let the flow take this kind of change, or give the table a name of its own at the target",
+            ));
         }
-        out.push(next);
+        let table = evolved.name.clone();
+        steps.push(step(
+            &name,
+            match change {
+                Widened::New(_) => TargetSchemaChange::AddColumn {
+                    table,
+                    column: Column { default: None, nullable: true, ..column },
+                    implicit: false,
+                },
+                Widened::Type(_) => TargetSchemaChange::AlterColumnType {
+                    table,
+                    column: column.name.to_string(),
+                    ty: column.ty,
+                },
+            },
+        ));
     }
-    Ok(out)
+    Ok(Derived { steps, evolved: Some(joined), left })
 }
 
-/// A table that was not there, or is another now.
-fn created(
-    changes: &[SchemaChange],
-    after: &Arc<TargetTable>,
-    share: &Share,
-) -> Result<Vec<TargetSchemaChange>> {
-    let mut out = vec![TargetSchemaChange::CreateTable { table: after.clone() }];
-    // one of an older shape may be there, from before a restart
-    if matches!(share, Share::Alone) && changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. })) {
-        out.insert(0, TargetSchemaChange::DropTable { table: after.name.clone() });
+/// A table goes, or is renamed to where the flow does not look.
+fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
+    let Question { flow, changes, share, .. } = *question;
+    let work = Work::new(question, before)?;
+    let mut evolved = work.evolved;
+    let name = evolved.name.clone();
+    if work.feed < evolved.feeds.len() {
+        evolved.feeds.remove(work.feed);
     }
-    if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
-        out.push(remove_rows(&after.name, &after.schema.id, share, true)?);
+    let source = &before.source().id;
+    let kept = |why: &str, evolved| {
+        Ok(Derived {
+            steps: Vec::new(),
+            evolved: Some(evolved),
+            left: vec![format!("rows of {source} stay at the target: {why}")],
+        })
+    };
+    if changes.iter().any(|c| matches!(c, SchemaChange::RenameTable { .. })) {
+        act(question, "rename_table", "rename_table", &name)?;
+        return kept("it was renamed to where the flow does not look", evolved);
     }
-    Ok(out)
+    if !act(question, "drop_table", "drop_table", &name)? || !is_wanted(flow, "drop_table") {
+        return kept("the flow keeps out drop_table", evolved);
+    }
+    Ok(match share {
+        Share::Alone => Derived {
+            steps: vec![step("drop_table", TargetSchemaChange::DropTable { table: name })],
+            evolved: None,
+            left: Vec::new(),
+        },
+        _ => Derived {
+            steps: vec![step("drop_table", remove_rows(&name, source, share, false)?)],
+            evolved: Some(evolved),
+            left: Vec::new(),
+        },
+    })
+}
+
+/// Dropped and made again in one statement (CREATE OR REPLACE), or told to be another by a table map.
+fn made_anew(question: &Question<'_>, before: &BoundFlow, after: &BoundFlow) -> Result<Derived> {
+    let Question { changes, share, .. } = *question;
+    let again = changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
+    let dropped = changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }));
+    let table = after.target();
+    let work = Work::new(question, before)?;
+    let mut evolved = work.evolved;
+    let name = evolved.name.clone();
+    let replace = if dropped && !again { act(question, "drop_table", "drop_table", &name)? } else { true };
+    let ignore = question.flow.on_schema_change == SchemaChangeMode::Ignore || !replace;
+    if ignore || *share != Share::Alone {
+        let mut steps = Vec::new();
+        if again {
+            steps.push(step("resnapshot_table", remove_rows(&name, &before.source().id, share, true)?));
+        }
+        if work.feed < evolved.feeds.len() {
+            evolved.feeds.remove(work.feed);
+        }
+        if ignore {
+            evolved.feeds.push(by_name(&evolved, table));
+            let left = evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default();
+            return Ok(Derived { steps, evolved: Some(evolved), left });
+        }
+        let joined = arrived(&Question { before: None, evolved: Some(&evolved), ..*question }, after)?;
+        steps.extend(joined.steps.into_iter().filter(|s| s.name != "resnapshot_table"));
+        return Ok(Derived { steps, ..joined });
+    }
+    let mut steps = vec![
+        step("drop_table", TargetSchemaChange::DropTable { table: name.clone() }),
+        step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }),
+    ];
+    if again {
+        steps.push(step("resnapshot_table", remove_rows(&table.name, &table.schema.id, share, true)?));
+    }
+    Ok(Derived { steps, evolved: Some(Evolved::of(table)), left: Vec::new() })
+}
+
+/// A source table whose rows all come anew feeds what the target has of its columns.
+fn by_name(evolved: &Evolved, table: &TargetTable) -> Feed {
+    let columns = table
+        .schema
+        .columns
+        .iter()
+        .map(|c| Fed {
+            output: c.name.clone(),
+            ty: c.ty.clone(),
+            target: evolved.column(&c.name).map(|t| t.name.clone()),
+        })
+        .collect();
+    Feed { table: table.schema.id.clone(), name: table.name.clone(), columns }
+}
+
+fn step(name: &str, change: TargetSchemaChange) -> Step {
+    Step { name: name.to_owned(), change }
+}
+
+/// Is this kind of change to be made? Stops in mode exception.
+fn act(question: &Question<'_>, kind: &str, name: &str, table: &str) -> Result<bool> {
+    let flow = question.flow;
+    if !applies(flow, kind) {
+        return Ok(false);
+    }
+    match flow.on_schema_change {
+        SchemaChangeMode::Exception => Err(Error::definite(
+            codes::SCHEMA_CHANGE_REFUSED,
+            format!(
+                "schema change {kind} of target table \"{table}\" is refused: on_schema_change = exception"
+            ),
+        )
+        .help("set on_schema_change = lenient or evolve, or exclude = [..] this kind of change")),
+        SchemaChangeMode::Ignore => Ok(false),
+        SchemaChangeMode::TryEvolve => Ok(!question.refused.contains(name)),
+        SchemaChangeMode::Evolve | SchemaChangeMode::Lenient => Ok(true),
+    }
+}
+
+fn applies(flow: &FlowPlan, kind: &str) -> bool {
+    (flow.include.is_empty() || flow.include.iter().any(|k| k == kind))
+        && !flow.exclude.iter().any(|k| k == kind)
+}
+
+/// Of what lenient keeps out unless it is asked for.
+fn is_wanted(flow: &FlowPlan, kind: &str) -> bool {
+    flow.on_schema_change != SchemaChangeMode::Lenient || flow.include.iter().any(|k| k == kind)
 }
 
 fn remove_rows(table: &str, source: &TableId, share: &Share, again: bool) -> Result<TargetSchemaChange> {
-    let only = match share {
-        Share::Alone => Vec::new(),
-        Share::Told(only) => only.clone(),
-        Share::Untold(others) => {
-            let others: Vec<String> = others.iter().map(|t| format!("\"{t}\"")).collect();
-            return Err(Error::definite(
-                codes::TARGET_COLLISION,
-                format!("rows of \"{source}\" in target table \"{table}\" cannot be told from those of other tables"),
-            )
-            .note(format!("all rows of \"{source}\" are to go there; {} flow into it too", others.join(", ")))
-            .help("let a column tell where a row comes from: extend meta.table as shard (and meta.database, where table names repeat); then copy anew"));
-        }
-    };
+    let only = only_of(table, source, share)?;
     Ok(TargetSchemaChange::RemoveRows { table: table.to_owned(), source: source.clone(), only, again })
 }
 
-fn find<'t>(table: &'t TargetTable, column: &str) -> Option<&'t Column> {
-    table.schema.column_index(column).map(|i| &table.schema.columns[i])
+/// What tells the rows of a source table.
+fn only_of(table: &str, source: &TableId, share: &Share) -> Result<Vec<(Column, Row)>> {
+    match share {
+        Share::Alone => Ok(Vec::new()),
+        Share::Told(only) => Ok(only.clone()),
+        Share::Untold(others) => {
+            let others: Vec<String> = others.iter().map(|t| format!("\"{t}\"")).collect();
+            Err(Error::definite(
+                codes::TARGET_COLLISION,
+                format!("rows of \"{source}\" in target table \"{table}\" cannot be told from those of other tables"),
+            )
+            .note(format!("all rows of \"{source}\" are to change there; {} flow into it too", others.join(", ")))
+            .help("let a column tell where a row comes from: extend meta.table as shard (and meta.database, where table names repeat); then copy anew"))
+        }
+    }
 }
 
-fn is_key(table: &TargetTable, column: &str) -> bool {
-    table.key.iter().any(|&i| same_name(&table.schema.columns[i].name, column))
+/// One statement on its way into the target.
+struct Work<'q> {
+    question: &'q Question<'q>,
+    mode: SchemaChangeMode,
+    evolved: Evolved,
+    /// The place of the source table's feed.
+    feed: usize,
+    steps: Vec<Step>,
+    left: Vec<String>,
 }
 
-fn renamed(changes: &[SchemaChange], column: &str) -> Arc<str> {
-    changes
+impl<'q> Work<'q> {
+    fn new(question: &'q Question<'q>, before: &BoundFlow) -> Result<Work<'q>> {
+        let table = before.target();
+        let mut evolved = question.evolved.cloned().unwrap_or_else(|| Evolved::of(table));
+        let is_its = |f: &Feed| f.name == table.name && f.table == table.schema.id;
+        let feed = match evolved.feeds.iter().position(is_its) {
+            Some(feed) => feed,
+            // not heard of before: it feeds what is there
+            None => {
+                let feed = by_name(&evolved, table);
+                evolved.feeds.push(feed);
+                evolved.feeds.len() - 1
+            }
+        };
+        let mode = question.flow.on_schema_change;
+        Ok(Work { question, mode, evolved, feed, steps: Vec::new(), left: Vec::new() })
+    }
+
+    fn push(&mut self, name: &str, change: TargetSchemaChange) {
+        self.steps.push(step(name, change));
+    }
+
+    fn act(&self, kind: &str, name: &str) -> Result<bool> {
+        act(self.question, kind, name, &self.evolved.name)
+    }
+
+    fn source(&self) -> TableId {
+        self.evolved.feeds[self.feed].table.clone()
+    }
+
+    /// Does another source table feed this column of the target?
+    fn is_shared(&self, column: &str) -> bool {
+        self.others(column).next().is_some()
+    }
+
+    /// The types of what other source tables feed it with.
+    fn others<'w>(&'w self, column: &'w str) -> impl Iterator<Item = &'w ColumnType> + 'w {
+        self.evolved
+            .feeds
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != self.feed)
+            .flat_map(|(_, f)| &f.columns)
+            .filter(move |f| f.target.as_ref().is_some_and(|t| same_name(t, column)))
+            .map(|f| &f.ty)
+    }
+
+    fn has_others(&self) -> bool {
+        self.evolved.feeds.len() > 1
+    }
+
+    fn only(&self) -> Result<Vec<(Column, Row)>> {
+        only_of(&self.evolved.name, &self.source(), self.question.share)
+    }
+
+    fn rename_table(&mut self, before: &BoundFlow, after: &BoundFlow) -> Result<()> {
+        let (old, new) = (&before.target().name, &after.target().name);
+        if old == new {
+            return Ok(());
+        }
+        if !self.act("rename_table", "rename_table")? {
+            self.left.push(format!("the target's table stays \"{}\"", self.evolved.name));
+            return Ok(());
+        }
+        if self.has_others() {
+            return Err(Error::definite(
+                codes::TARGET_COLLISION,
+                format!(
+                    "rows of \"{}\" would have to move from target table \"{}\" to \"{new}\"",
+                    self.source(),
+                    self.evolved.name
+                ),
+            )
+            .note("other tables flow into the one that they are in")
+            .help("exclude = [rename_table] leaves them where they are; or copy the table anew"));
+        }
+        let from = std::mem::replace(&mut self.evolved.name, new.clone());
+        if from != *new {
+            self.push("rename_table", TargetSchemaChange::RenameTable { from, to: new.clone() });
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, before: &BoundFlow) -> Result<()> {
+        for change in self.question.changes {
+            if !matches!(change, SchemaChange::TruncateTable { .. }) {
+                continue;
+            }
+            if !self.act("truncate_table", "truncate_table")?
+                || !is_wanted(self.question.flow, "truncate_table")
+            {
+                self.left
+                    .push(format!("rows of {} from before TRUNCATE stay at the target", before.source().id));
+                continue;
+            }
+            let table = self.evolved.name.clone();
+            let change = match self.question.share {
+                Share::Alone => TargetSchemaChange::TruncateTable { table },
+                share => remove_rows(&table, &before.source().id, share, false)?,
+            };
+            self.push("truncate_table", change);
+        }
+        Ok(())
+    }
+
+    /// Everything about columns and the key.
+    fn columns(&mut self, before: &BoundFlow, after: &BoundFlow, again: bool) -> Result<()> {
+        let (old, new) = (&before.target().schema.columns, &after.target().schema.columns);
+        let pairs = pairs(self.question.changes, before, after);
+        // the target's column of each output column of before, as it goes along
+        let feed = &self.evolved.feeds[self.feed];
+        let mut fed: Vec<Option<Arc<str>>> = old
+            .iter()
+            .map(|c| {
+                feed.columns.iter().find(|f| same_name(&f.output, &c.name)).and_then(|f| f.target.clone())
+            })
+            .collect();
+        if again {
+            // all rows come anew: what the target has of these names is fed again
+            for (column, fed) in old.iter().zip(&mut fed) {
+                let free = |name: &str| {
+                    !feed.columns.iter().any(|f| f.target.as_ref().is_some_and(|t| same_name(t, name)))
+                };
+                if fed.is_none() {
+                    *fed =
+                        self.evolved.column(&column.name).filter(|c| free(&c.name)).map(|c| c.name.clone());
+                }
+            }
+        }
+        let mut late = self.drops(old, new, &pairs, &mut fed)?;
+        self.types(old, new, &pairs, &mut fed, again)?;
+        self.renames(old, new, &pairs, &mut fed)?;
+        let mut columns: Vec<Fed> = Vec::with_capacity(new.len());
+        for (column, pair) in new.iter().zip(&pairs) {
+            let target = match pair {
+                Some(j) => fed[*j].clone(),
+                None => {
+                    let taken: Vec<Arc<str>> = fed.iter().flatten().cloned().collect();
+                    self.add(column, &taken, again)?
+                }
+            };
+            columns.push(Fed { output: column.name.clone(), ty: column.ty.clone(), target });
+        }
+        self.evolved.feeds[self.feed] =
+            Feed { table: after.source().id.clone(), name: after.target().name.clone(), columns };
+        self.nullability(old, new, &pairs)?;
+        self.key(before.target(), after.target())?;
+        for column in late.drain(..) {
+            self.drop_column(&column);
+        }
+        Ok(())
+    }
+
+    fn drop_column(&mut self, column: &Arc<str>) {
+        let table = self.evolved.name.clone();
+        self.evolved.columns.retain(|c| !same_name(&c.name, column));
+        self.push(
+            &format!("drop_column {column}"),
+            TargetSchemaChange::DropColumn { table, column: column.to_string() },
+        );
+    }
+
+    /// Columns that are not there any more; gives back those that can only go behind the change of the key.
+    fn drops(
+        &mut self,
+        old: &[Column],
+        new: &[Column],
+        pairs: &[Option<usize>],
+        fed: &mut [Option<Arc<str>>],
+    ) -> Result<Vec<Arc<str>>> {
+        let mut late = Vec::new();
+        for (j, column) in old.iter().enumerate().filter(|(j, _)| !pairs.contains(&Some(*j))) {
+            let Some(there) = fed[j].take() else { continue };
+            let name = format!("drop_column {}", column.name);
+            let wanted = self.act("drop_column", &name)?;
+            // a column that takes the name
+            let taken = new.iter().zip(pairs).any(|(c, pair)| {
+                same_name(&c.name, &there) && pair.is_none_or(|j| !same_name(&old[j].name, &c.name))
+            });
+            let goes = wanted && (is_wanted(self.question.flow, "drop_column") || taken);
+            if self.is_shared(&there) {
+                // its rows have nothing there any more; those of other tables do
+                if goes && !self.evolved.is_key(&there) {
+                    self.empty_column(&there)?;
+                }
+                continue;
+            }
+            if !goes {
+                self.keep(&there);
+                continue;
+            }
+            if !self.evolved.is_key(&there) {
+                self.drop_column(&there);
+            } else if taken {
+                let aside: Arc<str> = self.free(&format!("_cdc_{there}")).into();
+                self.rename_column(&there, &aside);
+                late.push(aside);
+            } else {
+                late.push(there);
+            }
+        }
+        Ok(late)
+    }
+
+    /// A column that stays and is not fed any more: rows that come have nothing for it.
+    fn keep(&mut self, column: &str) {
+        let lenient = self.mode == SchemaChangeMode::Lenient;
+        let is_key = self.evolved.is_key(column);
+        let table = self.evolved.name.clone();
+        let Some(there) = self.evolved.column_mut(column) else { return };
+        let (name, was_nullable) = (there.name.to_string(), there.nullable);
+        there.nullable |= lenient;
+        self.left
+            .push(format!("column \"{name}\" of the target keeps what it has; new rows read NULL there"));
+        if lenient && !was_nullable && !is_key {
+            self.push(
+                &format!("alter_nullability {name}"),
+                TargetSchemaChange::AlterNullability { table, column: name, nullable: true },
+            );
+        }
+    }
+
+    /// The rows of this source table read NULL in a column that others feed.
+    fn empty_column(&mut self, column: &str) -> Result<()> {
+        let Some(there) = self.evolved.column_mut(column) else { return Ok(()) };
+        there.nullable = true;
+        let column = Column { default: None, nullable: true, ..there.clone() };
+        if let Share::Untold(_) = self.question.share {
+            self.left.push(format!(
+                "column \"{}\" of the target keeps the old values in rows of {}",
+                column.name,
+                self.source()
+            ));
+            return Ok(());
+        }
+        let (table, only) = (self.evolved.name.clone(), self.only()?);
+        self.push(
+            &format!("drop_column {}", column.name),
+            TargetSchemaChange::ResetColumn { table, column, implicit: false, only },
+        );
+        Ok(())
+    }
+
+    /// A name that the target does not have.
+    fn free(&self, name: &str) -> String {
+        (2..).map(|n| format!("{name}_{n}")).find(|n| self.evolved.column(n).is_none()).unwrap_or_default()
+    }
+
+    fn rename_column(&mut self, from: &Arc<str>, to: &Arc<str>) {
+        let table = self.evolved.name.clone();
+        if let Some(there) = self.evolved.column_mut(from) {
+            there.name = to.clone();
+        }
+        for name in self.evolved.key.iter_mut().filter(|k| same_name(k, from)) {
+            *name = to.clone();
+        }
+        self.push(
+            &format!("rename_column {from}"),
+            TargetSchemaChange::RenameColumn { table, from: from.to_string(), to: to.to_string() },
+        );
+    }
+
+    fn types(
+        &mut self,
+        old: &[Column],
+        new: &[Column],
+        pairs: &[Option<usize>],
+        fed: &mut [Option<Arc<str>>],
+        again: bool,
+    ) -> Result<()> {
+        for (column, j) in new.iter().zip(pairs).filter_map(|(c, pair)| pair.map(|j| (c, j))) {
+            let Some(there) = fed[j].clone() else { continue };
+            if old[j].ty == column.ty {
+                continue;
+            }
+            let Some(at) = self.evolved.column(&there).cloned() else { continue };
+            let name = format!("alter_column_type {}", column.name);
+            if !self.act("alter_column_type", &name)? {
+                if !same_type(&at.ty, &column.ty) {
+                    self.left.push(format!(
+                        "column \"{there}\" of the target stays {}; values are converted",
+                        at.ty
+                    ));
+                }
+                continue;
+            }
+            let is_key = self.evolved.is_key(&there);
+            let wanted = if self.is_shared(&there) {
+                let others: Vec<ColumnType> = self.others(&there).cloned().collect();
+                let all = others
+                    .iter()
+                    .try_fold(column.ty.clone(), |ty, other| common_or_text(&ty, other, self.mode));
+                Some(all.ok_or_else(|| no_common(&self.evolved.name, &at, &self.source(), column))?)
+            } else if self.mode == SchemaChangeMode::Lenient {
+                match common(&at.ty, &column.ty) {
+                    None if is_key => Some(column.ty.clone()),
+                    // narrower: the target covers it
+                    wide => wide,
+                }
+            } else {
+                Some(column.ty.clone())
+            };
+            match wanted {
+                Some(ty)
+                    if same_type(&ty, &at.ty) && (self.mode == SchemaChangeMode::Lenient || ty == at.ty) => {}
+                Some(ty) => {
+                    let table = self.evolved.name.clone();
+                    if let Some(at) = self.evolved.column_mut(&there) {
+                        at.ty = ty.clone();
+                    }
+                    self.push(
+                        &name,
+                        TargetSchemaChange::AlterColumnType { table, column: there.to_string(), ty },
+                    );
+                }
+                // one that is renamed gets a column of its own in any case
+                None if old[j].name != column.name => {}
+                None => {
+                    let to: Arc<str> = self.free(&there).into();
+                    self.split(&there, &to, column, &name, !again)?;
+                    fed[j] = Some(to);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A new column takes over from one that stays.
+    fn split(
+        &mut self,
+        from: &Arc<str>,
+        to: &Arc<str>,
+        column: &Column,
+        name: &str,
+        fill: bool,
+    ) -> Result<()> {
+        let table = self.evolved.name.clone();
+        let only = if self.has_others() { self.only()? } else { Vec::new() };
+        let fill = fill && (self.question.flow.backfill || self.mode != SchemaChangeMode::Lenient);
+        match self.evolved.column(to).cloned() {
+            // others feed it
+            Some(there) => {
+                let ty = common_or_text(&there.ty, &column.ty, self.mode)
+                    .ok_or_else(|| no_common(&table, &there, &self.source(), column))?;
+                if !same_type(&ty, &there.ty) {
+                    if let Some(there) = self.evolved.column_mut(to) {
+                        there.ty = ty.clone();
+                    }
+                    let column = there.name.to_string();
+                    self.push(name, TargetSchemaChange::AlterColumnType { table: table.clone(), column, ty });
+                }
+            }
+            None => {
+                let new = Column { name: to.clone(), default: None, nullable: true, ..column.clone() };
+                self.evolved.columns.push(new.clone());
+                self.push(
+                    name,
+                    TargetSchemaChange::AddColumn { table: table.clone(), column: new, implicit: false },
+                );
+            }
+        }
+        if fill {
+            // right behind: filled from the old one
+            self.push(
+                name,
+                TargetSchemaChange::FillColumn { table, from: from.to_string(), to: to.to_string(), only },
+            );
+        }
+        if self.is_shared(from) {
+            if self.mode != SchemaChangeMode::Lenient {
+                self.empty_column(from)?;
+            }
+        } else {
+            self.keep(from);
+        }
+        Ok(())
+    }
+
+    fn renames(
+        &mut self,
+        old: &[Column],
+        new: &[Column],
+        pairs: &[Option<usize>],
+        fed: &mut [Option<Arc<str>>],
+    ) -> Result<()> {
+        // those that rename a column of the target: its place, its name now, its new one
+        let mut plain: Vec<(usize, Arc<str>, Arc<str>)> = Vec::new();
+        let mut split: Vec<(usize, Arc<str>, usize)> = Vec::new();
+        for (k, j) in pairs.iter().enumerate().filter_map(|(k, pair)| pair.map(|j| (k, j))) {
+            let Some(there) = fed[j].clone() else { continue };
+            let to = &new[k].name;
+            if old[j].name == *to {
+                continue;
+            }
+            let name = format!("rename_column {}", old[j].name);
+            let is_key = self.evolved.is_key(&there);
+            let wanted = self.act("rename_column", &name)?;
+            if is_key && (!wanted || self.is_shared(&there)) {
+                // the same column under another name: its values are the key's
+                self.left.push(format!("column \"{there}\" of the target keeps its name"));
+            } else if !wanted {
+                fed[j] = None;
+                self.keep(&there);
+            } else if there == *to {
+                // it has had the name all along
+            } else if !is_key && (self.mode == SchemaChangeMode::Lenient || self.is_shared(&there)) {
+                split.push((j, there, k));
+            } else {
+                plain.push((j, there, to.clone()));
+            }
+        }
+        // names that nobody feeds make room
+        let wanted: Vec<Arc<str>> = plain
+            .iter()
+            .map(|(_, _, to)| to.clone())
+            .chain(split.iter().map(|(_, _, k)| new[*k].name.clone()))
+            .collect();
+        for name in &wanted {
+            self.make_room(name, fed);
+        }
+        // In mode lenient a column whose name another one takes cannot stay: then it takes its values along.
+        let crossed = |there: &Arc<str>| wanted.iter().any(|w| same_name(w, there));
+        let (crossing, apart): (Vec<_>, Vec<_>) = split.into_iter().partition(|(_, there, k)| {
+            crossed(there) || fed.iter().flatten().any(|f| same_name(f, &new[*k].name))
+        });
+        plain.extend(
+            crossing
+                .into_iter()
+                .filter(|(_, there, _)| !self.is_shared(there))
+                .map(|(j, there, k)| (j, there, new[k].name.clone())),
+        );
+        while !plain.is_empty() {
+            let free = plain
+                .iter()
+                .position(|(_, there, to)| same_name(there, to) || self.evolved.column(to).is_none());
+            match free {
+                Some(at) => {
+                    let (j, there, to) = plain.remove(at);
+                    self.rename_column(&there, &to);
+                    fed[j] = Some(to);
+                }
+                None if self
+                    .evolved
+                    .column(&plain[0].2)
+                    .is_some_and(|c| !plain.iter().any(|(_, there, _)| same_name(there, &c.name))) =>
+                {
+                    // another table's rows have that column: the rows of this one move over
+                    let (j, there, to) = plain.remove(0);
+                    let column = new.iter().find(|c| c.name == to).cloned().unwrap_or_else(|| old[j].clone());
+                    self.split(&there, &to, &column, &format!("rename_column {}", old[j].name), true)?;
+                    fed[j] = Some(to);
+                }
+                None => {
+                    // a ring: the first one steps aside
+                    let aside: Arc<str> = self.free(&format!("_cdc_{}", plain[0].1)).into();
+                    let there = std::mem::replace(&mut plain[0].1, aside.clone());
+                    self.rename_column(&there, &aside);
+                    fed[plain[0].0] = Some(aside);
+                }
+            }
+        }
+        for (j, there, k) in apart {
+            let to = new[k].name.clone();
+            self.split(&there, &to, &new[k], &format!("rename_column {}", old[j].name), true)?;
+            fed[j] = Some(to);
+        }
+        Ok(())
+    }
+
+    /// A column of this name that nobody feeds goes.
+    fn make_room(&mut self, name: &str, fed: &[Option<Arc<str>>]) {
+        let Some(there) = self.evolved.column(name).map(|c| c.name.clone()) else { return };
+        if !self.is_shared(&there)
+            && !fed.iter().flatten().any(|f| same_name(f, &there))
+            && !self.evolved.is_key(&there)
+        {
+            self.drop_column(&there);
+        }
+    }
+
+    /// A column that was not there; gives back the target's column that it feeds.
+    fn add(&mut self, column: &Column, taken: &[Arc<str>], again: bool) -> Result<Option<Arc<str>>> {
+        let name = format!("add_column {}", column.name);
+        let wanted = self.act("add_column", &name)?;
+        let is_taken = taken.iter().any(|t| same_name(t, &column.name));
+        if !wanted || is_taken {
+            if again
+                && !is_taken
+                && let Some(there) = self.evolved.column(&column.name)
+            {
+                return Ok(Some(there.name.clone()));
+            }
+            self.left.push(format!("column \"{}\" is not written", column.name));
+            return Ok(None);
+        }
+        let table = self.evolved.name.clone();
+        // what rows that are there read in it
+        let as_source = Column { nullable: column.nullable, ..column.clone() };
+        let has_default =
+            column.default.as_ref().is_some_and(|d| !d.eq_ignore_ascii_case("null")) || !column.nullable;
+        if self.is_shared(&column.name) {
+            let Some(there) = self.evolved.column(&column.name).cloned() else { return Ok(None) };
+            let ty = common_or_text(&there.ty, &column.ty, self.mode)
+                .ok_or_else(|| no_common(&table, &there, &self.source(), column))?;
+            if !same_type(&ty, &there.ty) {
+                if let Some(there) = self.evolved.column_mut(&column.name) {
+                    there.ty = ty.clone();
+                }
+                let column = there.name.to_string();
+                self.push(
+                    &name,
+                    TargetSchemaChange::AlterColumnType { table: table.clone(), column, ty: ty.clone() },
+                );
+            }
+            if !again {
+                let only = self.only()?;
+                let column = Column { name: there.name.clone(), ty, ..as_source };
+                self.push(
+                    &name,
+                    TargetSchemaChange::ResetColumn { table, implicit: !column.nullable, column, only },
+                );
+            }
+            return Ok(Some(there.name));
+        }
+        self.make_room(&column.name, &[]);
+        let new = for_target(self.mode, column);
+        if !self.has_others() {
+            self.evolved.columns.push(new.clone());
+            self.push(
+                &name,
+                TargetSchemaChange::AddColumn { table, implicit: !column.nullable, column: new },
+            );
+            return Ok(Some(column.name.clone()));
+        }
+        // rows of other tables have nothing there
+        let new = Column { nullable: true, default: None, ..new };
+        self.evolved.columns.push(new.clone());
+        self.push(
+            &name,
+            TargetSchemaChange::AddColumn { table: table.clone(), column: new, implicit: false },
+        );
+        if has_default && !again {
+            let only = self.only()?;
+            self.push(
+                &name,
+                TargetSchemaChange::ResetColumn {
+                    table,
+                    implicit: !column.nullable,
+                    column: as_source,
+                    only,
+                },
+            );
+        }
+        Ok(Some(column.name.clone()))
+    }
+
+    fn nullability(&mut self, old: &[Column], new: &[Column], pairs: &[Option<usize>]) -> Result<()> {
+        let changes = self.question.changes;
+        if !changes.iter().any(|c| matches!(c, SchemaChange::AlterNullability { .. })) {
+            return Ok(());
+        }
+        for (k, j) in pairs.iter().enumerate().filter_map(|(k, pair)| pair.map(|j| (k, j))) {
+            if old[j].nullable == new[k].nullable {
+                continue;
+            }
+            let fed = self.evolved.feeds[self.feed].columns.get(k).and_then(|f| f.target.clone());
+            let Some(there) = fed else { continue };
+            let name = format!("alter_nullability {}", new[k].name);
+            if !self.act("alter_nullability", &name)? {
+                continue;
+            }
+            let shared = self.is_shared(&there);
+            let table = self.evolved.name.clone();
+            let Some(at) = self.evolved.column_mut(&there) else { continue };
+            let nullable =
+                new[k].nullable || self.mode == SchemaChangeMode::Lenient || (shared && at.nullable);
+            at.nullable = nullable;
+            self.push(
+                &name,
+                TargetSchemaChange::AlterNullability { table, column: there.to_string(), nullable },
+            );
+        }
+        Ok(())
+    }
+
+    /// The change of the key, if its columns are others; a column that only has another type or name is altered as any
+    /// other is.
+    fn key(&mut self, before: &TargetTable, after: &TargetTable) -> Result<()> {
+        let feed = &self.evolved.feeds[self.feed];
+        let wanted: Vec<Option<Arc<str>>> = after
+            .key
+            .iter()
+            .map(|&i| {
+                let name = &after.schema.columns[i].name;
+                feed.columns.iter().find(|f| same_name(&f.output, name)).and_then(|f| f.target.clone())
+            })
+            .collect();
+        let same = wanted.len() == self.evolved.key.len()
+            && wanted.iter().zip(&self.evolved.key).all(|(a, b)| a.as_ref().is_some_and(|a| same_name(a, b)));
+        if same {
+            return Ok(());
+        }
+        let applies = applies(self.question.flow, "change_primary_key");
+        let wanted_mode = self.act("change_primary_key", "change_primary_key")?;
+        let columns: Option<Vec<Arc<str>>> = wanted.into_iter().collect();
+        let why = match columns {
+            Some(columns) if wanted_mode && !self.has_others() => {
+                self.evolved.key = columns;
+                let table = self.evolved.table(&after.schema.id, after.schema.version);
+                self.push("change_primary_key", TargetSchemaChange::ChangeKey { table });
+                return Ok(());
+            }
+            None => "a column of the new key is not written to the target",
+            _ if !applies => {
+                "the flow keeps out change_primary_key, and rows would not be found by the key until now"
+            }
+            _ if self.mode == SchemaChangeMode::Ignore => {
+                "on_schema_change = ignore, and rows would not be found by the key until now"
+            }
+            _ if self.mode == SchemaChangeMode::TryEvolve && !wanted_mode => {
+                "the target has refused the change, and rows would not be found by the key until now"
+            }
+            _ => "other tables flow into it, whose rows have the key until now",
+        };
+        Err(Error::definite(
+            codes::KEY_CHANGED,
+            format!("the key of target table \"{}\" changes", self.evolved.name),
+        )
+        .note(format!("until now: {}", key_text(before)))
+        .note(format!("from now on: {}", key_text(after)))
+        .note(why)
+        .help(
+            "name the columns that tell rows apart in the flow: => target key (..); then copy the table anew",
+        ))
+    }
+}
+
+/// For each column that the flow gives out behind the statement: the one that it was in front of it.
+fn pairs(changes: &[SchemaChange], before: &BoundFlow, after: &BoundFlow) -> Vec<Option<usize>> {
+    let lineage = lineage(changes, before.source(), after.source());
+    let (old, new) = (&before.target().schema.columns, &after.target().schema.columns);
+    // where it comes from, in terms of the table before
+    let from_old: Vec<Option<usize>> = before.passthrough().to_vec();
+    let mut used = vec![false; old.len()];
+    let mut pairs: Vec<Option<usize>> = vec![None; new.len()];
+    let is_same = |k: usize, j: usize| match (after.passthrough()[k], from_old[j]) {
+        (Some(now), Some(then)) => lineage.get(now).copied().flatten() == Some(then),
+        (None, None) => same_name(&new[k].name, &old[j].name),
+        _ => false,
+    };
+    // several outputs may come from one column: those that keep their names first
+    for by_name in [true, false] {
+        for k in 0..new.len() {
+            if pairs[k].is_some() {
+                continue;
+            }
+            let found = (0..old.len())
+                .find(|&j| !used[j] && is_same(k, j) && (!by_name || same_name(&new[k].name, &old[j].name)));
+            if let Some(j) = found {
+                used[j] = true;
+                pairs[k] = Some(j);
+            }
+        }
+    }
+    pairs
+}
+
+/// For each column of the source table behind a statement: which it was in front of it; `None` for a new one.
+fn lineage(changes: &[SchemaChange], before: &TableSchema, after: &TableSchema) -> Vec<Option<usize>> {
+    let mut now: Vec<(Arc<str>, Option<usize>)> =
+        before.columns.iter().enumerate().map(|(i, c)| (c.name.clone(), Some(i))).collect();
+    for change in changes {
+        match change {
+            SchemaChange::DropColumn { column, .. } => now.retain(|(name, _)| !same_name(name, column)),
+            SchemaChange::RenameColumn { column, to, .. } => {
+                for (name, _) in now.iter_mut().filter(|(name, _)| same_name(name, column)) {
+                    *name = to.clone();
+                }
+            }
+            SchemaChange::AddColumn { column, .. } => {
+                // one that is there still is the same: a change told twice
+                if !now.iter().any(|(name, _)| same_name(name, &column.name)) {
+                    now.push((column.name.clone(), None));
+                }
+            }
+            _ => {}
+        }
+    }
+    after
+        .columns
         .iter()
-        .find_map(|c| match c {
-            SchemaChange::RenameColumn { column: old, to, .. } if same_name(old, column) => Some(to.clone()),
-            _ => None,
-        })
-        .unwrap_or_else(|| column.into())
+        .map(|c| now.iter().find(|(name, _)| same_name(name, &c.name)).and_then(|(_, from)| *from))
+        .collect()
 }
 
 fn for_target(mode: SchemaChangeMode, column: &Column) -> Column {
@@ -378,67 +1083,6 @@ fn for_target(mode: SchemaChangeMode, column: &Column) -> Column {
         column.nullable = true;
     }
     column
-}
-
-fn applies(flow: &FlowPlan, kind: &str) -> bool {
-    (flow.include.is_empty() || flow.include.iter().any(|k| k == kind))
-        && !flow.exclude.iter().any(|k| k == kind)
-}
-
-fn refuse(flow: &FlowPlan, kind: &str, table: &str) -> Result<()> {
-    match flow.on_schema_change {
-        SchemaChangeMode::Exception if applies(flow, kind) => Err(Error::definite(
-            codes::SCHEMA_CHANGE_REFUSED,
-            format!(
-                "schema change {kind} of target table \"{table}\" is refused: on_schema_change = exception"
-            ),
-        )
-        .help("set on_schema_change = lenient or evolve, or exclude = [..] this kind of change")),
-        mode @ (SchemaChangeMode::Ignore | SchemaChangeMode::TryEvolve) => Err(Error::definite(
-            codes::FEATURE_NOT_YET,
-            format!(
-                "schema change {kind} of target table \"{table}\": on_schema_change = {} is not built yet",
-                mode.name()
-            ),
-        )
-        .help("set on_schema_change = lenient or evolve")),
-        _ => Ok(()),
-    }
-}
-
-/// The change of the key, if its columns are others; a column that only has another type is altered as any other is.
-fn change_of_key(
-    flow: &FlowPlan,
-    (before, after): (&TargetTable, &Arc<TargetTable>),
-    changes: &[SchemaChange],
-    share: &Share,
-) -> Result<Option<TargetSchemaChange>> {
-    let columns = |t: &TargetTable| -> Vec<Arc<str>> {
-        t.key.iter().map(|&i| t.schema.columns[i].name.clone()).collect()
-    };
-    let (old, new) = (columns(before), columns(after));
-    // renamed by the flow or by the source, a column is the same; another column is not
-    let same = |a: &str, b: &str| same_name(a, b) || same_name(&renamed(changes, a), b);
-    if old.len() == new.len() && old.iter().zip(&new).all(|(n, m)| same(n, m)) {
-        return Ok(None);
-    }
-    refuse(flow, "change_primary_key", &before.name)?;
-    let why = match share {
-        Share::Alone if applies(flow, "change_primary_key") => {
-            return Ok(Some(TargetSchemaChange::ChangeKey { table: after.clone() }));
-        }
-        Share::Alone => {
-            "the flow keeps out change_primary_key, and rows would not be found by the key until now"
-        }
-        _ => "other tables flow into it, whose rows have the key until now",
-    };
-    Err(Error::definite(codes::KEY_CHANGED, format!("the key of target table \"{}\" changes", before.name))
-        .note(format!("until now: {}", key_text(before)))
-        .note(format!("from now on: {}", key_text(after)))
-        .note(why)
-        .help(
-            "name the columns that tell rows apart in the flow: => target key (..); then copy the table anew",
-        ))
 }
 
 fn key_text(table: &TargetTable) -> String {
@@ -474,14 +1118,6 @@ mod tests {
         }
     }
 
-    fn target(schema: &TableSchema) -> Arc<TargetTable> {
-        Arc::new(TargetTable {
-            name: schema.id.table.to_string(),
-            schema: Arc::new(schema.clone()),
-            key: schema.primary_key.clone(),
-        })
-    }
-
     fn flow(mode: SchemaChangeMode) -> FlowPlan {
         FlowPlan {
             name: "f".into(),
@@ -494,14 +1130,54 @@ mod tests {
             on_schema_change: mode,
             include: vec![],
             exclude: vec![],
+            backfill: true,
             span: 0..0,
         }
+    }
+
+    fn bound(flow: &FlowPlan, schema: &TableSchema) -> BoundFlow {
+        BoundFlow::bind(flow, &Arc::new(schema.clone())).unwrap()
+    }
+
+    fn ask(
+        flow: &FlowPlan,
+        changes: &[SchemaChange],
+        before: Option<&TableSchema>,
+        after: Option<&TableSchema>,
+        share: &Share,
+        evolved: Option<&Evolved>,
+    ) -> Result<Derived> {
+        let (before, after) = (before.map(|s| bound(flow, s)), after.map(|s| bound(flow, s)));
+        derive(&Question {
+            flow,
+            changes,
+            before: before.as_ref(),
+            after: after.as_ref(),
+            share,
+            evolved,
+            refused: &BTreeSet::new(),
+        })
+    }
+
+    fn made(derived: Derived) -> Vec<TargetSchemaChange> {
+        derived.steps.into_iter().map(|s| s.change).collect()
     }
 
     fn run(flow: &FlowPlan, changes: &[SchemaChange]) -> Result<Vec<TargetSchemaChange>> {
         let before = schema();
         let after = changes.iter().try_fold(before.clone(), |s, c| c.apply_to(&s))?;
-        derive(flow, changes, Some(&target(&before)), Some(&target(&after)), &Share::Alone)
+        ask(flow, changes, Some(&before), Some(&after), &Share::Alone, None).map(made)
+    }
+
+    /// The evolved schema of `schema()` with another table beside it.
+    fn shared() -> Evolved {
+        let mut other = schema();
+        other.id = TableId::new("shop", "others");
+        let mut evolved = Evolved::of(bound(&flow(SchemaChangeMode::Evolve), &schema()).target());
+        let mut table = TargetTable::clone(bound(&flow(SchemaChangeMode::Evolve), &other).target());
+        table.name = "items".into();
+        evolved.join(&table, SchemaChangeMode::Evolve).unwrap();
+        evolved
     }
 
     fn id() -> TableId {
@@ -574,9 +1250,9 @@ mod tests {
         out.exclude = vec!["change_primary_key".into()];
         assert_eq!(run(&out, std::slice::from_ref(&key)).unwrap_err().code(), codes::KEY_CHANGED);
         let (before, after) = (schema(), key.apply_to(&schema()).unwrap());
-        let shared = Share::Untold(vec![TableId::new("shop", "others")]);
-        let shared = derive(&evolve, &[key], Some(&target(&before)), Some(&target(&after)), &shared);
-        assert_eq!(shared.unwrap_err().code(), codes::KEY_CHANGED);
+        let untold = Share::Untold(vec![TableId::new("shop", "others")]);
+        let beside = ask(&evolve, &[key], Some(&before), Some(&after), &untold, Some(&shared()));
+        assert_eq!(beside.unwrap_err().code(), codes::KEY_CHANGED);
     }
 
     fn again() -> SchemaChange {
@@ -605,14 +1281,15 @@ mod tests {
             matches!(&out[..], [first, TargetSchemaChange::AddColumn { .. }] if *first == rows_go(vec![], true))
         );
         // and one that comes into the set with rows nobody has seen
-        let after = target(&schema());
-        let out = derive(&flow(SchemaChangeMode::Lenient), &[again()], None, Some(&after), &Share::Alone);
-        assert_eq!(out.unwrap(), [TargetSchemaChange::CreateTable { table: after }, rows_go(vec![], true)]);
+        let lenient = flow(SchemaChangeMode::Lenient);
+        let out = ask(&lenient, &[again()], None, Some(&schema()), &Share::Alone, None).map(made).unwrap();
+        let table = bound(&lenient, &schema()).target().clone();
+        assert_eq!(out, [TargetSchemaChange::CreateTable { table }, rows_go(vec![], true)]);
     }
 
     #[test]
     fn of_a_shared_target_only_rows_of_the_source_go() {
-        let table = target(&schema());
+        let table = schema();
         let truncate = SchemaChange::TruncateTable { table: id() };
         let drop = SchemaChange::DropTable { table: id() };
         let evolve = flow(SchemaChangeMode::Evolve);
@@ -623,9 +1300,9 @@ mod tests {
             [(again(), Some(&table), true), (truncate, Some(&table), false), (drop, None, false)]
         {
             let changes = std::slice::from_ref(&change);
-            let out = derive(&evolve, changes, Some(&table), after, &told).unwrap();
+            let out = ask(&evolve, changes, Some(&table), after, &told, Some(&shared())).map(made).unwrap();
             assert_eq!(out, [rows_go(only.clone(), comes)]);
-            let error = derive(&evolve, changes, Some(&table), after, &untold).unwrap_err();
+            let error = ask(&evolve, changes, Some(&table), after, &untold, Some(&shared())).unwrap_err();
             assert_eq!(error.code(), codes::TARGET_COLLISION);
             let text = error.to_string();
             assert!(text.contains("\"shop.items\"") && text.contains("\"shop.others\""), "{text}");
@@ -633,25 +1310,472 @@ mod tests {
         // what lenient leaves alone it need not tell apart
         let truncate = [SchemaChange::TruncateTable { table: id() }];
         let lenient = flow(SchemaChangeMode::Lenient);
-        assert_eq!(derive(&lenient, &truncate, Some(&table), Some(&table), &untold).unwrap(), []);
+        let out = ask(&lenient, &truncate, Some(&table), Some(&table), &untold, Some(&shared()));
+        assert_eq!(out.map(made).unwrap(), []);
     }
 
     #[test]
     fn a_table_without_key_keeps_its_shape_changes_and_gets_a_key() {
         let mut keyless = schema();
         keyless.primary_key.clear();
-        let before = target(&keyless);
+        let before = keyless.clone();
         let add = SchemaChange::AddColumn {
             table: id(),
             column: Column::new("note", int()),
             position: ColumnPosition::Last,
         };
         let evolve = flow(SchemaChangeMode::Evolve);
-        let after = target(&add.apply_to(&keyless).unwrap());
-        let out = derive(&evolve, &[add], Some(&before), Some(&after), &Share::Alone).unwrap();
+        let after = add.apply_to(&keyless).unwrap();
+        let out = ask(&evolve, &[add], Some(&before), Some(&after), &Share::Alone, None).map(made).unwrap();
         assert!(matches!(&out[..], [TargetSchemaChange::AddColumn { .. }]));
         let key = SchemaChange::ChangePrimaryKey { table: id(), columns: vec!["id".into()] };
-        let out = derive(&evolve, &[key], Some(&before), Some(&target(&schema())), &Share::Alone).unwrap();
+        let out =
+            ask(&evolve, &[key], Some(&before), Some(&schema()), &Share::Alone, None).map(made).unwrap();
         assert!(matches!(&out[..], [TargetSchemaChange::ChangeKey { table }] if table.key == [0]));
+    }
+
+    fn members() -> TableSchema {
+        let name = ColumnType::VarChar { length: 17, charset: Charset::utf8mb4() };
+        TableSchema {
+            id: id(),
+            columns: vec![
+                Column::new("id", int()).not_null(),
+                Column::new("name", name),
+                Column::new("age", int()),
+            ],
+            ..schema()
+        }
+    }
+
+    /// The statements of section F of the cases.
+    fn statements() -> Vec<Vec<SchemaChange>> {
+        let double = ColumnType::Double { unsigned: false };
+        let gender = Column::new("gender", ColumnType::Int { width: IntWidth::Tiny, unsigned: false });
+        vec![
+            vec![SchemaChange::AddColumn {
+                table: id(),
+                column: gender,
+                position: ColumnPosition::After("age".into()),
+            }],
+            vec![
+                SchemaChange::AlterColumnType {
+                    table: id(),
+                    column: "age".into(),
+                    ty: double,
+                    position: None,
+                },
+                SchemaChange::RenameColumn { table: id(), column: "age".into(), to: "precise_age".into() },
+            ],
+            vec![SchemaChange::RenameColumn {
+                table: id(),
+                column: "gender".into(),
+                to: "biological_sex".into(),
+            }],
+            vec![SchemaChange::DropColumn { table: id(), column: "biological_sex".into() }],
+        ]
+    }
+
+    /// A table through statements: what the target has in the end, what it was told to do, and the source's own shape.
+    fn follow(
+        flow: &FlowPlan,
+        start: &TableSchema,
+        statements: &[Vec<SchemaChange>],
+    ) -> (Evolved, Vec<TargetSchemaChange>, TableSchema) {
+        let mut now = start.clone();
+        let mut evolved = Evolved::of(bound(flow, &now).target());
+        let mut all = Vec::new();
+        for changes in statements {
+            let after = changes.iter().try_fold(now.clone(), |s, c| c.apply_to(&s)).unwrap();
+            let derived =
+                ask(flow, changes, Some(&now), Some(&after), &Share::Alone, Some(&evolved)).unwrap();
+            evolved = derived.evolved.clone().unwrap();
+            all.extend(made(derived));
+            now = after;
+        }
+        (evolved, all, now)
+    }
+
+    fn shape(evolved: &Evolved) -> String {
+        let columns: Vec<String> = evolved.columns.iter().map(|c| format!("{} {}", c.name, c.ty)).collect();
+        columns.join(", ")
+    }
+
+    #[test]
+    fn case_49_each_mode_and_what_its_target_has() {
+        for (mode, has, fed) in [
+            (SchemaChangeMode::Evolve, "id int, name varchar(17), precise_age double", "id name precise_age"),
+            (
+                SchemaChangeMode::TryEvolve,
+                "id int, name varchar(17), precise_age double",
+                "id name precise_age",
+            ),
+            (SchemaChangeMode::Ignore, "id int, name varchar(17), age int", "id name -"),
+        ] {
+            let (evolved, _, now) = follow(&flow(mode), &members(), &statements());
+            assert_eq!(shape(&evolved), has, "{mode:?}");
+            let feed: Vec<&str> =
+                evolved.feeds[0].columns.iter().map(|f| f.target.as_deref().unwrap_or("-")).collect();
+            assert_eq!(feed.join(" "), fed, "{mode:?}");
+            let coercion = evolved.coercion(bound(&flow(mode), &now).target()).unwrap();
+            let row = Row::pack([
+                cdc_core::Value::Int(1013),
+                cdc_core::Value::Text("Fiona".into()),
+                cdc_core::Value::Double(16.0),
+            ]);
+            match mode {
+                // age keeps out of what is written: a new row reads NULL there
+                SchemaChangeMode::Ignore => {
+                    assert_eq!(coercion.unwrap().row(&row).unwrap().len(), 2);
+                }
+                _ => assert!(coercion.is_none()),
+            }
+        }
+    }
+
+    #[test]
+    fn case_49_what_a_target_refuses_is_left_out_and_rows_are_made_to_fit() {
+        let try_evolve = flow(SchemaChangeMode::TryEvolve);
+        let (before, changes) = (members(), &statements()[1]);
+        let after = changes.iter().try_fold(before.clone(), |s, c| c.apply_to(&s)).unwrap();
+        let (b, a) = (bound(&try_evolve, &before), bound(&try_evolve, &after));
+        let refused: BTreeSet<String> =
+            ["alter_column_type precise_age", "rename_column age"].map(String::from).into();
+        let question = Question {
+            flow: &try_evolve,
+            changes,
+            before: Some(&b),
+            after: Some(&a),
+            share: &Share::Alone,
+            evolved: None,
+            refused: &refused,
+        };
+        let derived = derive(&question).unwrap();
+        assert_eq!(derived.steps, []);
+        assert!(!derived.left.is_empty());
+        assert_eq!(shape(&derived.evolved.unwrap()), "id int, name varchar(17), age int");
+        // the type alone: values go on, converted where they fit
+        let refused: BTreeSet<String> = ["alter_column_type precise_age".to_owned()].into();
+        let derived = derive(&Question { refused: &refused, ..question }).unwrap();
+        let evolved = derived.evolved.unwrap();
+        assert_eq!(shape(&evolved), "id int, name varchar(17), precise_age int");
+        let coercion = evolved.coercion(a.target()).unwrap().unwrap();
+        let row = |age: f64| {
+            Row::pack([cdc_core::Value::Int(1), cdc_core::Value::Null, cdc_core::Value::Double(age)])
+        };
+        assert_eq!(coercion.row(&row(16.0)).unwrap().get(2), cdc_core::Value::Int(16));
+        let error = coercion.row(&row(16.5)).unwrap_err().to_string();
+        assert!(
+            error.contains("precise_age") && error.contains("16.5") && error.contains("id = 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn case_50_lenient_keeps_every_column_and_fills_the_new_ones() {
+        let lenient = flow(SchemaChangeMode::Lenient);
+        let (evolved, all, _) = follow(&lenient, &members(), &statements());
+        assert_eq!(
+            shape(&evolved),
+            "id int, name varchar(17), age double, gender tinyint, precise_age double, biological_sex tinyint"
+        );
+        let fills = |all: &[TargetSchemaChange]| {
+            all.iter().filter(|c| matches!(c, TargetSchemaChange::FillColumn { .. })).count()
+        };
+        assert_eq!(fills(&all), 2);
+        let without = FlowPlan { backfill: false, ..lenient };
+        let (same, all, _) = follow(&without, &members(), &statements());
+        assert_eq!((shape(&same), fills(&all)), (shape(&evolved), 0));
+    }
+
+    #[test]
+    fn case_51_a_not_null_column_that_lenient_keeps_becomes_nullable() {
+        let mut table = members();
+        table.columns[2].nullable = false;
+        let drop = vec![SchemaChange::DropColumn { table: id(), column: "age".into() }];
+        let (evolved, all, _) = follow(&flow(SchemaChangeMode::Lenient), &table, &[drop]);
+        assert!(
+            matches!(&all[..], [TargetSchemaChange::AlterNullability { column, nullable: true, .. }] if column == "age")
+        );
+        assert!(evolved.column("age").unwrap().nullable);
+    }
+
+    /// A name that comes back, in a later statement, is another column: the old one's values are not the source's.
+    #[test]
+    fn a_column_that_lenient_kept_goes_when_its_name_is_given_to_another() {
+        let drop = SchemaChange::DropColumn { table: id(), column: "age".into() };
+        let add = SchemaChange::AddColumn {
+            table: id(),
+            column: Column::new("age", int()),
+            position: ColumnPosition::Last,
+        };
+        let rename = SchemaChange::RenameColumn { table: id(), column: "age".into(), to: "years".into() };
+        for first in [drop, rename] {
+            let statements = [vec![first], vec![add.clone()]];
+            let (evolved, all, _) = follow(&flow(SchemaChangeMode::Lenient), &members(), &statements);
+            assert!(
+                matches!(
+                    &all[all.len() - 2..],
+                    [TargetSchemaChange::DropColumn { column, .. }, TargetSchemaChange::AddColumn { column: new, .. }]
+                        if column == "age" && &*new.name == "age"
+                ),
+                "{all:?}"
+            );
+            assert!(evolved.feeds[0].columns.iter().any(|f| f.target.as_deref() == Some("age")));
+            // ignore must not give the new column's values to the old one
+            let (evolved, all, _) = follow(&flow(SchemaChangeMode::Ignore), &members(), &statements);
+            assert_eq!(all, []);
+            assert!(evolved.feeds[0].columns.iter().all(|f| f.target.as_deref() != Some("age")));
+        }
+    }
+
+    #[test]
+    fn lenient_gives_a_type_with_nothing_in_common_a_column_of_its_own() {
+        let alter = vec![SchemaChange::AlterColumnType {
+            table: id(),
+            column: "name".into(),
+            ty: ColumnType::Date,
+            position: None,
+        }];
+        let (evolved, all, _) = follow(&flow(SchemaChangeMode::Lenient), &members(), &[alter.clone()]);
+        assert_eq!(shape(&evolved), "id int, name varchar(17), age int, name_2 date");
+        assert!(matches!(
+            &all[..],
+            [TargetSchemaChange::AddColumn { .. }, TargetSchemaChange::FillColumn { .. }]
+        ));
+        let (evolved, _, _) = follow(&flow(SchemaChangeMode::Evolve), &members(), &[alter]);
+        assert_eq!(shape(&evolved), "id int, name date, age int");
+    }
+
+    /// Two columns swap their names: the target goes by way of a third one.
+    #[test]
+    fn names_that_change_hands_are_followed_by_lineage() {
+        let rename = |from: &str, to: &str| SchemaChange::RenameColumn {
+            table: id(),
+            column: from.into(),
+            to: to.into(),
+        };
+        let swap = vec![rename("name", "x"), rename("age", "name"), rename("x", "age")];
+        for mode in [SchemaChangeMode::Evolve, SchemaChangeMode::Lenient] {
+            let (evolved, all, now) = follow(&flow(mode), &members(), &[swap.clone()]);
+            assert_eq!(shape(&evolved), "id int, age varchar(17), name int");
+            assert!(all.iter().all(|c| matches!(c, TargetSchemaChange::RenameColumn { .. })), "{all:?}");
+            assert_eq!(all.len(), 3);
+            assert!(evolved.coercion(bound(&flow(mode), &now).target()).unwrap().is_none());
+        }
+    }
+
+    /// What the flow's operators have renamed is followed too.
+    #[test]
+    fn a_renamed_output_column_follows_its_type() {
+        let mut evolve = flow(SchemaChangeMode::Evolve);
+        let name = |name: &str| cdc_core::plan::ColumnName { name: name.into(), span: 0..0 };
+        evolve.ops = vec![cdc_core::plan::FlowOp::Rename(vec![(name("age"), "years".into())])];
+        let alter = vec![SchemaChange::AlterColumnType {
+            table: id(),
+            column: "age".into(),
+            ty: ColumnType::Double { unsigned: false },
+            position: None,
+        }];
+        let (evolved, _, _) = follow(&evolve, &members(), &[alter]);
+        assert_eq!(shape(&evolved), "id int, name varchar(17), years double");
+    }
+
+    #[test]
+    fn case_52_a_shared_target_widens_and_touches_only_rows_of_its_own() {
+        let evolve = flow(SchemaChangeMode::Evolve);
+        let only = vec![(Column::new("shard", int()), Row::pack([cdc_core::Value::Int(1)]))];
+        let told = Share::Told(only.clone());
+        let ask_shared = |changes: &[SchemaChange]| {
+            let after = changes.iter().try_fold(schema(), |s, c| c.apply_to(&s)).unwrap();
+            ask(&evolve, changes, Some(&schema()), Some(&after), &told, Some(&shared())).unwrap()
+        };
+        let big = ColumnType::Int { width: IntWidth::Big, unsigned: false };
+        let alter = |ty: &ColumnType| {
+            vec![SchemaChange::AlterColumnType {
+                table: id(),
+                column: "amount".into(),
+                ty: ty.clone(),
+                position: None,
+            }]
+        };
+        let out = made(ask_shared(&alter(&big)));
+        assert!(matches!(&out[..], [TargetSchemaChange::AlterColumnType { ty, .. }] if *ty == big));
+        // narrower than what the other one has: nothing to apply
+        let tiny = ColumnType::Int { width: IntWidth::Tiny, unsigned: false };
+        assert_eq!(made(ask_shared(&alter(&tiny))), []);
+        let mut seven = Column::new("flag", int()).not_null();
+        seven.default = Some("7".into());
+        let add = [SchemaChange::AddColumn { table: id(), column: seven, position: ColumnPosition::Last }];
+        let out = made(ask_shared(&add));
+        assert!(
+            matches!(
+                &out[..],
+                [TargetSchemaChange::AddColumn { column, .. }, TargetSchemaChange::ResetColumn { column: reset, only: rows, .. }]
+                    if column.nullable && column.default.is_none() && reset.default.as_deref() == Some("7") && *rows == only
+            ),
+            "{out:?}"
+        );
+        let drop = [SchemaChange::DropColumn { table: id(), column: "amount".into() }];
+        let derived = ask_shared(&drop);
+        assert!(derived.evolved.as_ref().unwrap().column("amount").is_some(), "the other table feeds it");
+        assert!(
+            matches!(&made(derived)[..], [TargetSchemaChange::ResetColumn { only: rows, .. }] if *rows == only)
+        );
+        let rename = [SchemaChange::RenameColumn { table: id(), column: "amount".into(), to: "sum".into() }];
+        let out = made(ask_shared(&rename));
+        assert!(
+            matches!(
+                &out[..],
+                [TargetSchemaChange::AddColumn { .. }, TargetSchemaChange::FillColumn { only: rows, .. }, TargetSchemaChange::ResetColumn { .. }]
+                    if *rows == only
+            ),
+            "{out:?}"
+        );
+    }
+
+    /// Random statements: under evolve the target has what the source has; under every mode what is fed holds the source's
+    /// column and no other one, and the changes come in an order in which each one fits what is there.
+    #[test]
+    fn random_statements_leave_the_target_as_the_mode_says() {
+        for seed in 0..3000u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut random = |n: usize| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state % n as u64) as usize
+            };
+            for (mode, _) in
+                SchemaChangeMode::ALL.into_iter().filter(|(m, _)| *m != SchemaChangeMode::Exception)
+            {
+                let f = flow(mode);
+                let mut now = members();
+                // of each column of the source: which one it is
+                let mut source: Vec<(Arc<str>, u32)> =
+                    now.columns.iter().zip(0..).map(|(c, i)| (c.name.clone(), i)).collect();
+                let mut target = source.clone();
+                let mut evolved = Evolved::of(bound(&f, &now).target());
+                let mut next = 100;
+                for _ in 0..6 {
+                    let mut changes = Vec::new();
+                    let mut after = now.clone();
+                    for _ in 0..=random(3) {
+                        let names = ["a", "b", "c", "name", "age"];
+                        let pick = |random: &mut dyn FnMut(usize) -> usize, s: &TableSchema| {
+                            (s.columns.len() > 1)
+                                .then(|| s.columns[1 + random(s.columns.len() - 1)].name.clone())
+                        };
+                        let change = match random(4) {
+                            0 => pick(&mut random, &after)
+                                .map(|column| SchemaChange::DropColumn { table: id(), column }),
+                            1 => pick(&mut random, &after).map(|column| SchemaChange::RenameColumn {
+                                table: id(),
+                                column,
+                                to: names[random(names.len())].into(),
+                            }),
+                            2 => pick(&mut random, &after).map(|column| SchemaChange::AlterColumnType {
+                                table: id(),
+                                column,
+                                ty: [int(), ColumnType::Double { unsigned: false }, ColumnType::Date]
+                                    [random(3)]
+                                .clone(),
+                                position: None,
+                            }),
+                            _ => Some(SchemaChange::AddColumn {
+                                table: id(),
+                                column: Column::new(names[random(names.len())], int()),
+                                position: ColumnPosition::Last,
+                            }),
+                        };
+                        let Some(change) = change else { continue };
+                        if let SchemaChange::RenameColumn { column, to, .. } = &change
+                            && (same_name(column, to) || after.column_index(to).is_some())
+                        {
+                            continue;
+                        }
+                        let Ok(then) = change.apply_to(&after) else { continue };
+                        match &change {
+                            SchemaChange::DropColumn { column, .. } => {
+                                source.retain(|(n, _)| !same_name(n, column))
+                            }
+                            SchemaChange::RenameColumn { column, to, .. } => {
+                                source
+                                    .iter_mut()
+                                    .filter(|(n, _)| same_name(n, column))
+                                    .for_each(|(n, _)| *n = to.clone());
+                            }
+                            SchemaChange::AddColumn { column, .. } => {
+                                next += 1;
+                                source.push((column.name.clone(), next));
+                            }
+                            _ => {}
+                        }
+                        after = then;
+                        changes.push(change);
+                    }
+                    let derived = ask(&f, &changes, Some(&now), Some(&after), &Share::Alone, Some(&evolved))
+                        .unwrap_or_else(|e| panic!("seed {seed}, {mode:?}: {e}"));
+                    evolved = derived.evolved.clone().unwrap();
+                    let told = || format!("seed {seed}, {mode:?}, {changes:?}: {:?}", derived.steps);
+                    for step in &derived.steps {
+                        let at = |name: &str, target: &[(Arc<str>, u32)]| {
+                            target.iter().position(|(n, _)| same_name(n, name))
+                        };
+                        match &step.change {
+                            TargetSchemaChange::AddColumn { column, .. } => {
+                                assert!(at(&column.name, &target).is_none(), "{}", told());
+                                // what it holds: a new column's default, unless it is filled right behind
+                                let is =
+                                    source.iter().find(|(n, _)| *n == column.name).map_or(0, |(_, i)| *i);
+                                target.push((column.name.clone(), is));
+                            }
+                            TargetSchemaChange::DropColumn { column, .. } => {
+                                target.remove(at(column, &target).unwrap_or_else(|| panic!("{}", told())));
+                            }
+                            TargetSchemaChange::RenameColumn { from, to, .. } => {
+                                assert!(at(to, &target).is_none() || same_name(from, to), "{}", told());
+                                let place = at(from, &target).unwrap_or_else(|| panic!("{}", told()));
+                                target[place].0 = to.as_str().into();
+                            }
+                            TargetSchemaChange::FillColumn { from, to, .. } => {
+                                let value =
+                                    target[at(from, &target).unwrap_or_else(|| panic!("{}", told()))].1;
+                                let place = at(to, &target).unwrap_or_else(|| panic!("{}", told()));
+                                target[place].1 = value;
+                            }
+                            TargetSchemaChange::AlterColumnType { column, .. }
+                            | TargetSchemaChange::AlterNullability { column, .. } => {
+                                assert!(at(column, &target).is_some(), "{}", told());
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    let mut has: Vec<&str> = target.iter().map(|(n, _)| &**n).collect();
+                    let mut known: Vec<&str> = evolved.columns.iter().map(|c| &*c.name).collect();
+                    has.sort_unstable();
+                    known.sort_unstable();
+                    assert_eq!(has, known, "{}", told());
+                    for fed in &evolved.feeds[0].columns {
+                        let Some(to) = &fed.target else { continue };
+                        let which = source.iter().find(|(n, _)| *n == fed.output).map(|(_, i)| *i);
+                        let there = target.iter().find(|(n, _)| n == to).map(|(_, i)| *i);
+                        assert_eq!(which, there, "{} feeds {to}; {}", fed.output, told());
+                    }
+                    if matches!(mode, SchemaChangeMode::Evolve | SchemaChangeMode::TryEvolve) {
+                        let mut wanted: Vec<(String, String)> =
+                            after.columns.iter().map(|c| (c.name.to_string(), c.ty.to_string())).collect();
+                        let mut found: Vec<(String, String)> =
+                            evolved.columns.iter().map(|c| (c.name.to_string(), c.ty.to_string())).collect();
+                        wanted.sort();
+                        found.sort();
+                        assert_eq!(wanted, found, "{}", told());
+                    }
+                    if mode == SchemaChangeMode::Lenient {
+                        assert!(evolved.feeds[0].columns.iter().all(|f| f.target.is_some()), "{}", told());
+                    }
+                    now = after;
+                }
+            }
+        }
     }
 }

@@ -4,4 +4,8 @@
 //! the flow wrote before and writes after, to the list of changes for the target. It is asked once per flow and
 //! statement, in the order of the log, by the one committer of the sink.
 
+pub mod coerce;
 pub mod derivator;
+pub mod evolved;
+pub mod merge;
+pub mod registry;

@@ -382,6 +382,20 @@ pub(crate) fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// Which rows a change is about, where it is not about all of them.
+fn tell_only(line: &mut serde_json::Value, only: &[(Column, Row)]) {
+    if only.is_empty() {
+        return;
+    }
+    let member = |(column, value): &(Column, Row)| {
+        let mut text = Vec::new();
+        push_json(&mut text, &value.get(0), text::fraction_digits(&column.ty));
+        // what was just made is JSON
+        (column.name.to_string(), serde_json::from_slice(&text).unwrap_or_default())
+    };
+    line["only"] = serde_json::Value::Object(only.iter().map(member).collect());
+}
+
 /// A schema change as an object, its kind in the words of `SCHEMA_CHANGE_KINDS`.
 fn describe(change: &TargetSchemaChange) -> serde_json::Value {
     fn column(c: &Column) -> serde_json::Value {
@@ -405,8 +419,15 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         TargetSchemaChange::RenameColumn { table, from, to } => {
             json!({ "schema_change": "rename_column", "table": table, "from": from, "to": to })
         }
-        TargetSchemaChange::FillColumn { table, from, to } => {
-            json!({ "schema_change": "fill_column", "table": table, "from": from, "to": to })
+        TargetSchemaChange::FillColumn { table, from, to, only } => {
+            let mut line = json!({ "schema_change": "fill_column", "table": table, "from": from, "to": to });
+            tell_only(&mut line, only);
+            line
+        }
+        TargetSchemaChange::ResetColumn { table, column: c, only, .. } => {
+            let mut line = json!({ "schema_change": "reset_column", "table": table, "column": column(c) });
+            tell_only(&mut line, only);
+            line
         }
         TargetSchemaChange::DropColumn { table, column } => {
             json!({ "schema_change": "drop_column", "table": table, "column": column })
@@ -423,15 +444,7 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         TargetSchemaChange::RemoveRows { table, source, only, again } => {
             let word = if *again { "resnapshot_table" } else { "truncate_table" };
             let mut line = json!({ "schema_change": word, "table": table, "source": source.to_string() });
-            if !only.is_empty() {
-                let member = |(column, value): &(Column, Row)| {
-                    let mut text = Vec::new();
-                    push_json(&mut text, &value.get(0), text::fraction_digits(&column.ty));
-                    // what was just made is JSON
-                    (column.name.to_string(), serde_json::from_slice(&text).unwrap_or_default())
-                };
-                line["only"] = serde_json::Value::Object(only.iter().map(member).collect());
-            }
+            tell_only(&mut line, only);
             line
         }
         TargetSchemaChange::DropTable { table } => json!({ "schema_change": "drop_table", "table": table }),

@@ -1099,6 +1099,7 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         TargetSchemaChange::AddColumn { table, .. }
         | TargetSchemaChange::RenameColumn { table, .. }
         | TargetSchemaChange::FillColumn { table, .. }
+        | TargetSchemaChange::ResetColumn { table, .. }
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }

@@ -119,6 +119,7 @@ fn columns_are_renamed_dropped_and_filled() {
         table: "orders".into(),
         from: from.into(),
         to: to.into(),
+        only: vec![],
     };
     twice(&mut *sink, &rename("note", "select"));
     twice(&mut *sink, &rename("select", "SELECT"));
@@ -321,7 +322,7 @@ fn treacherous() -> (Vec<Change>, Arc<TargetTable>) {
     let changes = vec![
         rename("note", "b"),
         add(with_default(varchar(), "'new'").renamed("note")),
-        Change::FillColumn { table: "orders".into(), from: "b".into(), to: "note".into() },
+        Change::FillColumn { table: "orders".into(), from: "b".into(), to: "note".into(), only: vec![] },
         Change::DropColumn { table: "orders".into(), column: "b".into() },
         rename("note", "c"),
         add(Column::new("note", int())),

@@ -136,6 +136,7 @@ fn columns_are_renamed_dropped_and_filled() {
         table: "orders".into(),
         from: from.into(),
         to: to.into(),
+        only: vec![],
     };
     twice(&mut *sink, &rename("note", "select"));
     twice(&mut *sink, &rename("select", "SELECT"));

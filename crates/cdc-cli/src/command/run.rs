@@ -24,7 +24,6 @@ use cdc_core::plan::Plan;
 use cdc_core::{Error, Result, codes};
 use cdc_runtime::{Message, Report, RunOptions, StatusHandle, Stop};
 use std::io::{IsTerminal, stdout};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -47,7 +46,7 @@ pub fn run(args: &RunArgs, told: &Told) -> Exit {
     }
     let options = RunOptions {
         base: file.base.clone(),
-        state: state_folder(args, &plan, &file.base),
+        state: super::state_folder(args.state.as_deref(), &plan, &file.base),
         workers: usize::from(args.workers),
         until: args.until.clone().unwrap_or_default(),
     };
@@ -63,12 +62,6 @@ pub fn run(args: &RunArgs, told: &Told) -> Exit {
         .join()
         .unwrap_or_else(|_| Err(Error::definite(codes::INTERNAL, "the engine ended without an answer")));
     view.ended(&result, &status.get())
-}
-
-/// `--state` belongs to the command line, so to the current folder; `checkpoint.dir` to the file.
-fn state_folder(args: &RunArgs, plan: &Plan, base: &Path) -> PathBuf {
-    // collected again: without the dots in its midst
-    args.state.clone().unwrap_or_else(|| base.join(&plan.checkpoint.dir).components().collect())
 }
 
 /// A live view needs a terminal that nobody else writes to.

@@ -28,8 +28,12 @@ pub fn verify(args: &VerifyArgs, told: &Told) -> Exit {
         .help("name the server: url = \"mysql://host:port\" instead of files");
         return log.failed(&error, Some(&file));
     }
-    let options =
-        Options { base: file.base.clone(), limit: args.limit, wait: Duration::from_secs(args.wait) };
+    let options = Options {
+        base: file.base.clone(),
+        limit: args.limit,
+        wait: Duration::from_secs(args.wait),
+        state: Some(super::state_folder(args.state.as_deref(), &plan, &file.base)),
+    };
     let screen = if takes_a_view() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, screen);
     if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
@@ -85,6 +89,9 @@ fn to_text(report: &Report) -> String {
             count(table.differing, "difference"),
             kinds(table)
         );
+        for left in &table.left {
+            _ = writeln!(out, "  by the mode of the flow: {}", printable(left));
+        }
         for difference in &table.differences {
             one_difference(&mut out, difference);
         }
@@ -167,6 +174,7 @@ fn to_json(report: &Report) -> Value {
             "differing": t.differing,
             "missing": t.missing,
             "extra": t.extra,
+            "left": t.left,
             "differences": t.differences.iter().map(difference).collect::<Vec<_>>(),
         })
     };
@@ -197,6 +205,7 @@ mod tests {
             missing: count_of(&Kind::Missing),
             extra: count_of(&Kind::Extra),
             differences,
+            left: Vec::new(),
         };
         Report { tables: vec![table], skipped: vec!["feed".into()] }
     }

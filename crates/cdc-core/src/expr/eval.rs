@@ -42,6 +42,7 @@ mod text;
 mod types;
 
 pub(crate) use bind::{Args, Binder, Scope, ScopeColumn, unknown_column};
+pub use cast::server_text;
 pub(crate) use decimal::{Decimal, Rounding};
 pub use nearest::nearest;
 pub(crate) use number::{Number, NumberType, to_bits};

@@ -42,12 +42,19 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
         option("on_schema_change", OptionKind::Choice(MODES), "what to do about a schema change"),
         option("include", OptionKind::List, "kinds of schema changes to apply"),
         option("exclude", OptionKind::List, "kinds of schema changes to pass over"),
+        OptionDescriptor {
+            default: Some("true"),
+            ..option(
+                "backfill",
+                OptionKind::Bool,
+                "mode lenient: the new column of one that was renamed is filled from the old one",
+            )
+        },
         text("upsert", "flows of one keyed table need no such operator; it comes with views"),
         text("on_conflict", "it comes with views"),
         text("key_conflict", "the last row of a key wins"),
         text("consistency", "every commit is a state that the source had"),
         text("soft_delete", "deletes reach the target as deletes"),
-        text("backfill", "the history of a renamed column is filled"),
     ]
 }
 
@@ -79,11 +86,6 @@ impl<'f> Context<'f> {
         for name in ["include", "exclude"] {
             change_kinds(flow, name, scope);
         }
-        let mode =
-            flow.with.as_ref().and_then(|w| w.entries.iter().find(|e| e.name.text == "on_schema_change"));
-        if let Some(mode) = mode {
-            super::mode_not_yet(&options, mode.value.span.range(), scope);
-        }
         let (index, source) = source?;
         let tables = tables?;
         let name = format!(
@@ -106,6 +108,7 @@ impl<'f> Context<'f> {
                 .unwrap_or(self.mode),
             include: list("include"),
             exclude: list("exclude"),
+            backfill: options.bool("backfill").unwrap_or(true),
             span: span.range(),
         };
         let plan = match (ops, target, key, sink) {

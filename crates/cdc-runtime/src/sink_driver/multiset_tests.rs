@@ -205,6 +205,7 @@ fn flow(operators: bool) -> FlowPlan {
         on_schema_change: SchemaChangeMode::Lenient,
         include: vec![],
         exclude: vec![],
+        backfill: true,
         span: 0..0,
     }
 }
@@ -253,7 +254,11 @@ fn follows(history: History, flow: FlowPlan, workers: usize) {
         workers,
         resumed: 0,
         shared: shared.clone(),
-        bindings: None,
+        notes_bindings: false,
+        state: Arc::new(Mutex::new(StateDir::open(&folder.path().join("state")).unwrap())),
+        registry: Arc::default(),
+        refusals: BTreeMap::new(),
+        feeds_before: None,
         status,
         stop: Stop::default(),
         sink,

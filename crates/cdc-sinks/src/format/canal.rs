@@ -172,6 +172,17 @@ impl Canal {
             self.tables.get(table).and_then(|t| t.schema.columns.iter().find(|c| *c.name == *column))
         };
         let alter = |table: &str, what: String| format!("ALTER TABLE {} {what}", name(table));
+        // which rows, where it is not about all of them
+        let rows = |only: &[(Column, Row)]| {
+            let mut condition = Vec::new();
+            for (i, (column, value)) in only.iter().enumerate() {
+                condition.extend_from_slice(if i > 0 { b" AND " } else { b" WHERE " });
+                condition.extend_from_slice(name(&column.name).as_bytes());
+                condition.extend_from_slice(b" <=> ");
+                push_literal(&mut condition, &value.get(0), text::fraction_digits(&column.ty));
+            }
+            String::from_utf8_lossy(&condition).into_owned()
+        };
         match change {
             TargetSchemaChange::CreateTable { table } => {
                 let mut parts: Vec<String> = table.schema.columns.iter().map(column).collect();
@@ -187,8 +198,18 @@ impl Canal {
             TargetSchemaChange::RenameColumn { table, from, to } => {
                 ("ALTER", table, alter(table, format!("RENAME COLUMN {} TO {}", name(from), name(to))))
             }
-            TargetSchemaChange::FillColumn { table, from, to } => {
-                ("QUERY", table, format!("UPDATE {} SET {} = {}", name(table), name(to), name(from)))
+            TargetSchemaChange::FillColumn { table, from, to, only } => (
+                "QUERY",
+                table,
+                format!("UPDATE {} SET {} = {}{}", name(table), name(to), name(from), rows(only)),
+            ),
+            TargetSchemaChange::ResetColumn { table, column: c, only, .. } => {
+                let value = if c.default.is_some() || !c.nullable { "DEFAULT" } else { "NULL" };
+                (
+                    "QUERY",
+                    table,
+                    format!("UPDATE {} SET {} = {value}{}", name(table), name(&c.name), rows(only)),
+                )
             }
             TargetSchemaChange::DropColumn { table, column } => {
                 ("ALTER", table, alter(table, format!("DROP COLUMN {}", name(column))))
@@ -225,17 +246,7 @@ impl Canal {
                 ("TRUNCATE", table, format!("TRUNCATE TABLE {}", name(table)))
             }
             TargetSchemaChange::RemoveRows { table, only, .. } => {
-                let mut condition = Vec::new();
-                for (i, (column, value)) in only.iter().enumerate() {
-                    if i > 0 {
-                        condition.extend_from_slice(b" AND ");
-                    }
-                    condition.extend_from_slice(name(&column.name).as_bytes());
-                    condition.extend_from_slice(b" <=> ");
-                    push_literal(&mut condition, &value.get(0), text::fraction_digits(&column.ty));
-                }
-                let condition = String::from_utf8_lossy(&condition);
-                ("QUERY", table, format!("DELETE FROM {} WHERE {condition}", name(table)))
+                ("QUERY", table, format!("DELETE FROM {}{}", name(table), rows(only)))
             }
             TargetSchemaChange::DropTable { table } => {
                 ("ERASE", table, format!("DROP TABLE {}", name(table)))

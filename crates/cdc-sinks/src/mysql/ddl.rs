@@ -62,7 +62,12 @@ impl Change<'_> {
                 self.add_column(table, column, *implicit)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
-            TargetSchemaChange::FillColumn { table, from, to } => self.fill_column(table, from, to),
+            TargetSchemaChange::FillColumn { table, from, to, only } => {
+                self.fill_column(table, from, to, only)
+            }
+            TargetSchemaChange::ResetColumn { table, column, implicit, only } => {
+                self.reset_column(table, column, *implicit, only)
+            }
             TargetSchemaChange::DropColumn { table, column } => {
                 let found = self.there(table)?;
                 Ok(match found.column(column) {
@@ -129,26 +134,59 @@ impl Change<'_> {
 
     fn remove_rows(&mut self, table: &str, only: &[(Column, Row)]) -> Result<Step> {
         let Some(found) = self.exactly(table)? else { return Ok(Step::Nothing) };
-        let mut sql = format!("DELETE FROM {} WHERE ", quote(table)).into_bytes();
+        let mut sql = format!("DELETE FROM {}", quote(table)).into_bytes();
+        self.push_only(&found, only, &mut sql)?;
+        Ok(Step::Rows(sql))
+    }
+
+    /// What tells the rows of a source table, behind a statement; nothing where all rows are its.
+    fn push_only(&self, found: &Found, only: &[(Column, Row)], sql: &mut Vec<u8>) -> Result<()> {
         for (i, (column, value)) in only.iter().enumerate() {
-            let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
-            if i > 0 {
-                sql.extend_from_slice(b" AND ");
-            }
+            let there = found.column(&column.name).ok_or_else(|| no_column(found, &column.name))?;
+            sql.extend_from_slice(if i > 0 { b" AND " } else { b" WHERE " });
             sql.extend_from_slice(format!("{} <=> ", quote(&there.name)).as_bytes());
-            if Slot::new(&column.ty, &there.ty, &self.link.dialect).push(&mut sql, &value.get(0))
+            if Slot::new(&column.ty, &there.ty, &self.link.dialect).push(sql, &value.get(0))
                 == Pushed::NoPlace
             {
                 return Err(Error::definite(
                     codes::TARGET_VALUE,
                     format!(
-                        "table \"{table}\", column \"{}\": {} cannot be there",
+                        "table \"{}\", column \"{}\": {} cannot be there",
+                        found.name,
                         column.name,
                         value.get(0)
                     ),
                 ));
             }
         }
+        Ok(())
+    }
+
+    /// Rows read what a new column would read.
+    fn reset_column(
+        &mut self,
+        table: &str,
+        column: &Column,
+        implicit: bool,
+        only: &[(Column, Row)],
+    ) -> Result<Step> {
+        let found = self.there(table)?;
+        let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
+        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
+        let literal = default_literal(&as_source, &self.link.dialect).map_err(|why| {
+            Error::definite(
+                codes::TARGET_DDL,
+                format!(
+                    "table \"{table}\": what the rows that are there read in column \"{}\" cannot be told",
+                    column.name
+                ),
+            )
+            .note(why)
+            .help("copy the table anew, or exclude add_column from the flow's schema changes")
+        })?;
+        let value = literal.as_deref().unwrap_or("NULL");
+        let mut sql = format!("UPDATE {} SET {} = {value}", quote(table), quote(&there.name)).into_bytes();
+        self.push_only(&found, only, &mut sql)?;
         Ok(Step::Rows(sql))
     }
 
@@ -221,13 +259,14 @@ impl Change<'_> {
         }
     }
 
-    fn fill_column(&mut self, table: &str, from: &str, to: &str) -> Result<Step> {
+    fn fill_column(&mut self, table: &str, from: &str, to: &str, only: &[(Column, Row)]) -> Result<Step> {
         let found = self.there(table)?;
         let from = found.column(from).ok_or_else(|| no_column(&found, from))?;
         let to = found.column(to).ok_or_else(|| no_column(&found, to))?;
-        Ok(Step::Rows(
-            format!("UPDATE {} SET {} = {}", quote(table), quote(&to.name), quote(&from.name)).into_bytes(),
-        ))
+        let mut sql =
+            format!("UPDATE {} SET {} = {}", quote(table), quote(&to.name), quote(&from.name)).into_bytes();
+        self.push_only(&found, only, &mut sql)?;
+        Ok(Step::Rows(sql))
     }
 
     fn alter_type(&mut self, table: &str, column: &str, ty: &ColumnType) -> Result<Step> {

@@ -42,7 +42,12 @@ impl Change<'_> {
                 self.add_column(table, column, *implicit)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
-            TargetSchemaChange::FillColumn { table, from, to } => self.fill_column(table, from, to),
+            TargetSchemaChange::FillColumn { table, from, to, only } => {
+                self.fill_column(table, from, to, only)
+            }
+            TargetSchemaChange::ResetColumn { table, column, implicit, only } => {
+                self.reset_column(table, column, *implicit, only)
+            }
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
             TargetSchemaChange::ChangeKey { table } => self.change_key(table),
@@ -100,12 +105,15 @@ impl Change<'_> {
     /// come in their place with the commit, and do not wait for it.
     fn remove_rows(&self, table: &str, only: &[(Column, Row)]) -> Result<()> {
         let Some(found) = self.look(table)? else { return Ok(()) };
-        if only.is_empty() {
-            return self.run(&format!("DELETE FROM {}", found.full));
-        }
+        let condition = self.where_only(&found, only)?;
+        self.run(&format!("DELETE FROM {}{condition}", found.full))
+    }
+
+    /// What tells the rows of a source table, behind a statement; nothing where all rows are its.
+    fn where_only(&self, found: &Found, only: &[(Column, Row)]) -> Result<String> {
         let mut conditions = Vec::with_capacity(only.len());
         for (column, value) in only {
-            let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
+            let there = found.column(&column.name).ok_or_else(|| no_column(found, &column.name))?;
             let value = value.get(0);
             let name = quote(&there.name);
             conditions.push(match self.literal(&value, column, &there.base) {
@@ -114,12 +122,50 @@ impl Change<'_> {
                 Err(_) => {
                     return Err(Error::definite(
                         codes::TARGET_VALUE,
-                        format!("table \"{table}\", column \"{}\": {value} cannot be there", column.name),
+                        format!(
+                            "table \"{}\", column \"{}\": {value} cannot be there",
+                            found.name, column.name
+                        ),
                     ));
                 }
             });
         }
-        self.run(&format!("DELETE FROM {} WHERE {}", found.full, conditions.join(" AND ")))
+        Ok(if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) })
+    }
+
+    /// Rows read what a new column would read.
+    fn reset_column(
+        &self,
+        table: &str,
+        column: &Column,
+        implicit: bool,
+        only: &[(Column, Row)],
+    ) -> Result<()> {
+        let found = self.there(table)?;
+        let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
+        let cannot_tell = |why: String| {
+            Error::definite(
+                codes::TARGET_DDL,
+                format!(
+                    "table \"{table}\": what the rows that are there read in column \"{}\" cannot be told",
+                    column.name
+                ),
+            )
+            .note(why)
+            .help("copy the table anew, or exclude add_column from the flow's schema changes")
+        };
+        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
+        let value = default_value(&as_source).map_err(cannot_tell)?;
+        let literal = self
+            .literal(&value, column, &there.base)
+            .map_err(|_| cannot_tell(format!("they read {value}, which PostgreSQL does not hold")))?;
+        let condition = self.where_only(&found, only)?;
+        self.run(&format!(
+            "UPDATE {} SET {} = {}{condition}",
+            found.full,
+            quote(&there.name),
+            literal.as_deref().unwrap_or("NULL")
+        ))
     }
 
     /// A value as SQL; `None` for NULL.
@@ -306,7 +352,7 @@ impl Change<'_> {
     }
 
     /// Gives one column the values of another.
-    fn fill_column(&self, table: &str, from: &str, to: &str) -> Result<()> {
+    fn fill_column(&self, table: &str, from: &str, to: &str, only: &[(Column, Row)]) -> Result<()> {
         let found = self.there(table)?;
         let Some(source) = found.column(from) else { return Err(no_column(&found, from)) };
         let Some(target) = found.column(to) else { return Err(no_column(&found, to)) };
@@ -348,7 +394,8 @@ impl Change<'_> {
                 }
             }
         }
-        self.run(&format!("UPDATE {} SET {to} = {using}", found.full))
+        let condition = self.where_only(&found, only)?;
+        self.run(&format!("UPDATE {} SET {to} = {using}{condition}", found.full))
     }
 
     /// Gives the table another key, or none.

@@ -11,7 +11,7 @@
 //! was not made by us and is left to its owner.
 
 use super::convert::{convert, is_identity};
-use super::default::{as_literal, default_value};
+use super::default::{FromRef, as_literal, default_value};
 use super::error::{Errors, message};
 use super::look::{Found, FoundColumn, NewColumn, create, create_table};
 use super::sql::{bare_words, equal_condition, quote, quote_all};
@@ -42,7 +42,12 @@ impl Change<'_> {
                 self.add_column(table, column, *implicit)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
-            TargetSchemaChange::FillColumn { table, from, to } => self.fill_column(table, from, to),
+            TargetSchemaChange::FillColumn { table, from, to, only } => {
+                self.fill_column(table, from, to, only)
+            }
+            TargetSchemaChange::ResetColumn { table, column, implicit, only } => {
+                self.reset_column(table, column, *implicit, only)
+            }
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
             TargetSchemaChange::ChangeKey { table } => self.change_key(table),
@@ -351,8 +356,63 @@ impl Change<'_> {
         self.converting(found, column, from, ty, &sql)
     }
 
+    /// What tells the rows of a source table, behind a statement; nothing where all rows are its.
+    fn where_only(&self, found: &Found, only: &[(Column, Row)]) -> Result<String> {
+        let mut scratch = Vec::new();
+        let mut conditions = Vec::with_capacity(only.len());
+        for (column, value) in only {
+            let there = found.column(&column.name).ok_or_else(|| no_column(found, &column.name))?;
+            let value = value.get(0);
+            let Some(stored) = encode(&value, Form::of(&column.ty), &mut scratch) else {
+                return Err(Error::definite(
+                    codes::TARGET_VALUE,
+                    format!("table \"{}\", column \"{}\": {value} cannot be there", found.name, column.name),
+                ));
+            };
+            let literal = match Stored::from_ref(stored) {
+                Stored::Null => "NULL".to_owned(),
+                Stored::Integer(v) => v.to_string(),
+                Stored::Real(v) => format!("{v:?}"),
+                Stored::Text(v) => format!("'{}'", v.replace('\'', "''")),
+                Stored::Blob(v) => {
+                    let hex: String = v.iter().map(|b| format!("{b:02X}")).collect();
+                    format!("X'{hex}'")
+                }
+            };
+            conditions.push(format!("{} IS {literal}", quote(&there.name)));
+        }
+        Ok(if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) })
+    }
+
+    /// Rows read what a new column would read.
+    fn reset_column(
+        &self,
+        table: &str,
+        column: &Column,
+        implicit: bool,
+        only: &[(Column, Row)],
+    ) -> Result<()> {
+        let found = self.there(table)?;
+        let Some(there) = found.column(&column.name) else { return Err(no_column(&found, &column.name)) };
+        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
+        let value = default_value(&as_source).map_err(|why| {
+            Error::definite(
+                codes::TARGET_DDL,
+                format!(
+                    "table \"{table}\": what the rows that are there read in column \"{}\" cannot be told",
+                    column.name
+                ),
+            )
+            .note(why)
+            .help("copy the table anew, or exclude add_column from the flow's schema changes")
+        })?;
+        let condition = self.where_only(&found, only)?;
+        let sql = format!("UPDATE {} SET {} = ?1{condition}", quote(&found.name), quote(&there.name));
+        self.db.execute(&sql, params![value]).map(|_| ()).map_err(|e| self.refused(&sql, &e))
+    }
+
     /// Gives one column the values of another.
-    fn fill_column(&self, table: &str, from: &str, to: &str) -> Result<()> {
+    fn fill_column(&self, table: &str, from: &str, to: &str, only: &[(Column, Row)]) -> Result<()> {
         let found = self.there(table)?;
         let Some(source) = found.column(from) else { return Err(no_column(&found, from)) };
         let Some(target) = found.column(to) else { return Err(no_column(&found, to)) };
@@ -360,13 +420,15 @@ impl Change<'_> {
             return Ok(());
         }
         let (here, to) = (quote(&found.name), quote(&target.name));
+        let condition = self.where_only(&found, only)?;
         let kind = Kind::of(&source.declared);
         match column_type(&target.declared).filter(|ty| !is_identity(kind, ty)) {
-            None => self.run(&format!("UPDATE {here} SET {to} = {}", quote(&source.name))),
+            None => self.run(&format!("UPDATE {here} SET {to} = {}{condition}", quote(&source.name))),
             Some(ty) => {
                 let key = found.primary_key();
                 let call = conversion(&source.name, key.iter().map(|c| &*c.name));
-                self.converting(&found, source, kind, &ty, &format!("UPDATE {here} SET {to} = {call}"))
+                let sql = format!("UPDATE {here} SET {to} = {call}{condition}");
+                self.converting(&found, source, kind, &ty, &sql)
             }
         }
     }

@@ -101,6 +101,12 @@ impl Conversion {
     }
 }
 
+/// A value as the server writes it as text; `fsp` is of its type. `None` where it has no text of its own (BIT, bytes, spatial
+/// values, vectors), and for NULL.
+pub fn server_text<'a>(value: &Value<'a>, fsp: u8) -> Option<Cow<'a, str>> {
+    to_text(value.clone(), fsp).ok()
+}
+
 fn not_a(what: &str) -> Failure {
     // the text itself is not shown: it may have come from the environment
     Failure::new(codes::OUT_OF_RANGE, format!("the text is not {what}"))
