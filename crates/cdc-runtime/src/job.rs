@@ -14,7 +14,7 @@ use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommit
 use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until};
 use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
-use cdc_core::connector::{JobIdentity, Sink, TargetTable};
+use cdc_core::connector::{JobIdentity, Sink, TargetTable, Upstream};
 use cdc_core::plan::program::{BoundFlow, multiset_warnings, whole_rows_missing};
 use cdc_core::plan::{FlowPlan, Plan, SourcePlan};
 use cdc_core::position::Position;
@@ -173,7 +173,9 @@ fn run_on(
     }
     warn_of_keys(plan, &schemas, status);
     let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name)?;
+    let upstream = Upstream { servers: capture.upstream().to_vec(), tables: config.tables.clone() };
     for sink in &mut open {
+        sink.sink.fed_by(&upstream)?;
         if sink.resumed == base.tick {
             for (_, table) in tables.iter().filter(|(name, _)| *name == sink.name) {
                 sink.sink.check(table)?;
