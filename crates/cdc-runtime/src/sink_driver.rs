@@ -454,12 +454,7 @@ impl Committer {
     fn change(&mut self, work: &SchemaWork, prepared: &mut HashSet<*const TargetTable>) -> Result<()> {
         let flows = self.flows.clone();
         let Some(flow) = flows.get(work.flow) else { return Ok(()) };
-        let place = |e: cdc_core::Error| {
-            e.note(format!("behind the statement: {}", work.event.statement)).note(format!(
-                "at {}:{} {}",
-                work.event.origin.file, work.event.origin.offset, work.event.origin.gtid
-            ))
-        };
+        let place = |e: cdc_core::Error| work.event.explain(e);
         if work.before.is_none() {
             // a table that comes has its part in the target already
             self.feeds.follow(flow, work);
