@@ -15,6 +15,7 @@
 mod adopt;
 mod discover;
 mod exact;
+mod labels;
 mod partial;
 
 pub use discover::{Discovery, discover};
