@@ -44,6 +44,7 @@ pub fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         on_schema_change: SchemaChangeMode::Lenient,
         include: Vec::new(),
         exclude: Vec::new(),
+        backfill: true,
         span: 0..0,
     }
 }

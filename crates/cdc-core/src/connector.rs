@@ -21,6 +21,7 @@
 
 use crate::Result;
 use crate::event::{Op, Origin};
+use crate::plan::pattern::TableSet;
 use crate::position::Binding;
 use crate::row::Row;
 use crate::schema::{Column, ColumnType, TableId, TableSchema};
@@ -256,6 +257,25 @@ pub struct Resume {
     pub binding: Binding,
 }
 
+/// Where rows come from, as far as a target can meet it: what a target writes must not be read again.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    /// The servers whose changes are read, by names of which no two servers have the same. Of a MySQL or MariaDB server they are what
+    /// [`SERVER_NAME_MYSQL`] or [`SERVER_NAME_MARIADB`] gives; of a server that a MySQL follows as a replica, its `server_uuid`.
+    /// None where no server is asked (a log in files).
+    pub servers: Vec<String>,
+    /// The tables that are captured.
+    pub tables: TableSet,
+}
+
+/// What a MySQL server gives as its name. Not its `server_uuid` alone: copies of one data folder have the same.
+pub const SERVER_NAME_MYSQL: &str =
+    "SELECT CONCAT_WS('|', @@global.server_uuid, @@global.hostname, @@global.port, @@global.datadir)";
+
+/// What a MariaDB server gives as its name. Its `server_id` is 1 on many.
+pub const SERVER_NAME_MARIADB: &str = "SELECT CONCAT_WS('|', @@global.server_id, @@global.hostname, @@global.port, \
+     @@global.datadir, @@global.pid_file)";
+
 /// A target.
 pub trait Sink: Send {
     /// What it wants to be given.
@@ -275,6 +295,16 @@ pub trait Sink: Send {
     /// commits what it has before a tick with one, so that the change is the first of what is open.
     fn commits_by_itself(&self) -> bool {
         false
+    }
+
+    /// Where the rows come from; said behind `inspect`, in front of `check`. A sink that writes to that very server refuses, here
+    /// or when such a table comes, to write a table that is captured: its rows would come back without end.
+    ///
+    /// # Errors
+    /// `TARGET_CAPTURED`; `TARGET_OPEN`.
+    fn fed_by(&mut self, upstream: &Upstream) -> Result<()> {
+        let _ = upstream;
+        Ok(())
     }
 
     /// Does a table that is already there take these rows? Changes nothing.

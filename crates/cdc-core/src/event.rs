@@ -4,6 +4,7 @@
 //! source, over all tables, so that for any key the later change is the one with the greater pair, whatever
 //! channel was faster. A transaction is never split over two ticks.
 
+use crate::error::Error;
 use crate::row::Row;
 use crate::schema::TableSchema;
 use crate::schema_change::SchemaChange;
@@ -70,6 +71,23 @@ pub struct Origin {
     pub snapshot: bool,
 }
 
+impl Origin {
+    /// The place in the log, in words for a message; `None` where there is none (rows that were read outside a run, or of
+    /// which the server tells no place).
+    pub fn place(&self) -> Option<String> {
+        if self.file.is_empty() {
+            return None;
+        }
+        let gtid = if self.gtid.is_empty() { String::new() } else { format!(", GTID {}", self.gtid) };
+        let place = format!("{}:{}{gtid}", self.file, self.offset);
+        Some(if self.snapshot {
+            format!("read in a chunk of the snapshot, before {place}")
+        } else {
+            format!("at {place}")
+        })
+    }
+}
+
 /// Changes of one table under one schema version, in (tick, ordinal) order.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -98,4 +116,20 @@ pub struct SchemaEvent {
     pub before: Option<Arc<TableSchema>>,
     /// The shape after; `None` for a table dropped.
     pub after: Option<Arc<TableSchema>>,
+}
+
+impl SchemaEvent {
+    /// An error with the statement that it came of and its place, as far as there are any: a table that is copied anew has neither.
+    pub fn explain(&self, error: Error) -> Error {
+        let statement = self.statement.trim();
+        let error = if statement.is_empty() {
+            error
+        } else {
+            error.note(format!("behind the statement: {statement}"))
+        };
+        match self.origin.place() {
+            Some(place) => error.note(place),
+            None => error,
+        }
+    }
 }

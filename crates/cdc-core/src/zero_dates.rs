@@ -403,7 +403,7 @@ impl TableView {
         let headline =
             format!("column \"{}\" of table \"{}\" holds the date {text}", named.name, self.source.id);
         let mut error = zero_date(headline).note(format!("row {}", self.key_text(key, row)));
-        if let Some(place) = place_of(origin) {
+        if let Some(place) = origin.place() {
             error = error.note(place);
         }
         if key.contains(&column) {
@@ -429,17 +429,6 @@ impl TableView {
 
 fn zero_date(headline: String) -> Error {
     Error::definite(codes::ZERO_DATE, headline)
-}
-
-/// `None` for rows that were read outside a run.
-fn place_of(origin: &Origin) -> Option<String> {
-    let gtid = if origin.gtid.is_empty() { String::new() } else { format!(", GTID {}", origin.gtid) };
-    let place = format!("{}:{}{gtid}", origin.file, origin.offset);
-    match (origin.file.is_empty(), origin.snapshot) {
-        (true, _) => None,
-        (_, true) => Some(format!("read in a chunk of the snapshot, before {place}")),
-        (_, false) => Some(format!("at {place}")),
-    }
 }
 
 /// The tables of a source, as flows and targets see them.
@@ -712,7 +701,7 @@ fn filled(table: &TableId, column: &Column, origin: &Origin) -> Error {
         zero.trim_matches('\'')
     );
     let error = zero_date(headline);
-    let error = match place_of(origin) {
+    let error = match origin.place() {
         Some(place) => error.note(place),
         None => error,
     };

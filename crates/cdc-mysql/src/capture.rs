@@ -15,6 +15,7 @@
 mod adopt;
 mod discover;
 mod exact;
+mod labels;
 mod partial;
 
 pub use discover::{Discovery, discover};
@@ -323,6 +324,8 @@ pub struct Capture {
     draining: Option<TableId>,
     /// See [`Capture::partial_images`].
     partial_images: Option<String>,
+    /// See [`Capture::upstream`].
+    upstream: Vec<String>,
 }
 
 struct Backoff {
@@ -396,6 +399,7 @@ impl Capture {
             if copy { discovery.tables.iter().map(|t| (t.id.clone(), None)).collect() } else { Vec::new() };
         let mut capture = Capture::assemble(config, server, log, copying)?;
         capture.partial_images = preflight::partial_images(&checks);
+        capture.upstream = capture.server.upstream(&mut conn).await?;
         capture.out.extend(discovery.notices.into_iter().map(CaptureItem::Notice));
         if !copy {
             // anything wrong with the position is told at once
@@ -455,6 +459,7 @@ impl Capture {
         // touched is lost: all that was given out counts as forgotten
         let mut capture = Capture::assemble(config, server.clone(), log, copying)?;
         capture.partial_images = preflight::partial_images(&checks);
+        capture.upstream = capture.server.upstream(&mut conn).await?;
         for table in fresh {
             capture.begin_adoption(table);
         }
@@ -557,6 +562,7 @@ impl Capture {
             base,
             draining: None,
             partial_images: None,
+            upstream: Vec::new(),
         };
         let known: Vec<Arc<TableSchema>> = capture.log.structures().tables().cloned().collect();
         for schema in known {
@@ -715,6 +721,11 @@ impl Capture {
     /// its own, and the log of another time may have been written under another one.)
     pub fn partial_images(&self) -> Option<&str> {
         self.partial_images.as_deref()
+    }
+
+    /// The servers whose changes are read, by their names; none of a log in files.
+    pub fn upstream(&self) -> &[String] {
+        &self.upstream
     }
 
     /// True when every table is whole.

@@ -54,7 +54,8 @@ pub fn descriptor() -> ConnectorDescriptor {
                 ..option(
                     "tables",
                     OptionKind::List,
-                    "\"database.table\" with * and ?, \"!\" in front to leave out, \"/regex/\" over database.table",
+                    "\"database.table\" with * and ?, \"!\" in front to leave out, \"/regex/\" over database.table; no pattern \
+                     takes in _cdc_*, in which targets note what they have",
                 )
             },
             option(

@@ -7,6 +7,7 @@
 
 use crate::conn::query_error;
 use crate::ddl;
+use cdc_core::connector::{SERVER_NAME_MARIADB, SERVER_NAME_MYSQL};
 use cdc_core::{Error, Result, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -64,6 +65,29 @@ impl Server {
         }
         let uuid: Option<String> = conn.query_first("SELECT @@global.server_uuid").await.map_err(failed)?;
         Ok(Server { flavor: Flavor::MySql, version, number, id: uuid.unwrap_or_default() })
+    }
+
+    /// The servers whose changes are in its log, by their names ([`cdc_core::connector::Upstream::servers`]): itself, and those that it
+    /// follows as a replica. (Only its direct ones; a MariaDB names none of them.)
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn upstream(&self, conn: &mut Conn) -> Result<Vec<String>> {
+        let failed = |e| query_error(e, "asking which server it is");
+        let sql = if self.is_mariadb() { SERVER_NAME_MARIADB } else { SERVER_NAME_MYSQL };
+        let own: Option<String> = conn.query_first(sql).await.map_err(failed)?;
+        let mut servers: Vec<String> = own.into_iter().collect();
+        if !self.is_mariadb() {
+            let show = if self.number < 80_022 { "SHOW SLAVE STATUS" } else { "SHOW REPLICA STATUS" };
+            // without the privilege preflight has told so
+            let channels: Vec<mysql_async::Row> = conn.query(show).await.unwrap_or_default();
+            for channel in &channels {
+                let uuid =
+                    |name: &str| channel.get_opt::<Option<String>, _>(name).and_then(|v| v.ok()).flatten();
+                servers.extend(uuid("Source_UUID").or_else(|| uuid("Master_UUID")).filter(|u| !u.is_empty()));
+            }
+        }
+        Ok(servers)
     }
 
     /// Is it MariaDB?

@@ -14,7 +14,7 @@ use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommit
 use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until};
 use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
-use cdc_core::connector::{JobIdentity, Sink, TargetTable};
+use cdc_core::connector::{JobIdentity, Sink, TargetTable, Upstream};
 use cdc_core::plan::program::{BoundFlow, multiset_warnings, whole_rows_missing};
 use cdc_core::plan::{FlowPlan, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
@@ -185,7 +185,9 @@ fn run_on(
         written.push(announce(&mut registry, &ours.collect::<Vec<_>>())?);
         base.evolved.insert(sink.name.clone(), registry.tables().map(|t| (**t).clone()).collect());
     }
+    let upstream = Upstream { servers: capture.upstream().to_vec(), tables: config.tables.clone() };
     for (sink, written) in open.iter_mut().zip(&written) {
+        sink.sink.fed_by(&upstream)?;
         if sink.resumed == base.tick {
             for table in written {
                 sink.sink.check(table)?;

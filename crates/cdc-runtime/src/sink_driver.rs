@@ -604,20 +604,7 @@ impl Committer {
         if self.feeds_before.is_none() {
             self.feeds_before = Some(self.feeds.clone());
         }
-        let place = |e: Error| {
-            let e = if work.event.statement.is_empty() {
-                e
-            } else {
-                e.note(format!("behind the statement: {}", work.event.statement))
-            };
-            if work.event.origin.file.is_empty() {
-                return e;
-            }
-            e.note(format!(
-                "at {}:{} {}",
-                work.event.origin.file, work.event.origin.offset, work.event.origin.gtid
-            ))
-        };
+        let place = |e: Error| work.event.explain(e);
         if work.before.is_none() {
             // a table that comes has its part in the target already
             self.feeds.follow(flow, work);

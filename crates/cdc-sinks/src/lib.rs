@@ -18,7 +18,13 @@
 //! Absent on purpose: threads and retries. A sink does one thing when it is called, and says of each error
 //! whether another try may help; the committer of `cdc-runtime` waits and calls again.
 
-#[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
+#[cfg(any(
+    feature = "sqlite",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "jsonl",
+    feature = "stdout"
+))]
 #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
 mod default;
 #[cfg(any(feature = "jsonl", feature = "stdout"))]

@@ -96,9 +96,12 @@ pub use reader::MysqlReader;
 
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
-    Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetSchemaChange, TargetTable,
+    Delivery, JobIdentity, Resume, SERVER_NAME_MARIADB, SERVER_NAME_MYSQL, Sink, TargetBatch,
+    TargetSchemaChange, TargetTable, Upstream,
 };
+use cdc_core::plan::pattern::TableSet;
 use cdc_core::position::Binding;
+use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, codes};
 use conn::{Errors, LOCK_SECONDS, Link};
@@ -227,6 +230,8 @@ pub struct MysqlSink {
     changed: HashSet<String>,
     /// Tables that an earlier run has left between two shapes.
     between: HashSet<String>,
+    /// What the source captures, if this is its server; and whether that tells no letter case apart in names.
+    captured: Option<(TableSet, bool)>,
 }
 
 /// The open transaction.
@@ -288,6 +293,7 @@ impl MysqlSink {
             seen: Vec::new(),
             changed: HashSet::new(),
             between: HashSet::new(),
+            captured: None,
         }
     }
 
@@ -378,6 +384,32 @@ impl MysqlSink {
             (None, Some((job, true))) => Some(job.clone()),
             _ => None,
         }
+    }
+
+    /// Refuses table names that the server cannot have, that we keep for ourselves, or that the source would read again.
+    fn check_name(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        self.check_captured(name)
+    }
+
+    fn check_captured(&self, name: &str) -> Result<()> {
+        let Some((captured, folds)) = &self.captured else { return Ok(()) };
+        let database = &self.options.database;
+        let spelled = |name: &str| if *folds { name.to_lowercase() } else { name.to_owned() };
+        // such a server writes names in lower case, or as they came when they were made
+        let here = [TableId::new(&**database, name), TableId::new(spelled(database), spelled(name))];
+        if !here.iter().any(|table| captured.contains(table)) {
+            return Ok(());
+        }
+        Err(Error::definite(
+            codes::TARGET_CAPTURED,
+            format!("table \"{database}.{name}\" is written by the sink and read by the source: both are on one server"),
+        )
+        .note(format!("{} is the source's server, or one that it replicates", self.options.place()))
+        .note("what is written there would come back as a change of the source, without end")
+        .help(format!(
+            "leave the sink's database out of the source: tables = [.., \"!{database}.*\"]; or give another database in the sink"
+        )))
     }
 
     /// Is a table between two shapes, and has the change not come again?
@@ -665,8 +697,27 @@ impl Sink for MysqlSink {
         Ok(resume)
     }
 
+    fn fed_by(&mut self, upstream: &Upstream) -> Result<()> {
+        let (link, errors) = self.link()?;
+        let ask = |link: &mut Link| -> mysql_async::Result<(Vec<String>, bool)> {
+            let folds = link.texts("SELECT @@global.lower_case_table_names")?.concat().concat() != "0";
+            if link.dialect.mariadb {
+                return Ok((link.texts(SERVER_NAME_MARIADB)?.concat(), folds));
+            }
+            let mut names = link.texts(SERVER_NAME_MYSQL)?.concat();
+            // by this one a replica of it knows it
+            names.extend(link.texts("SELECT @@global.server_uuid")?.concat());
+            Ok((names, folds))
+        };
+        let (names, folds) =
+            ask(link).map_err(|e| errors.of(codes::TARGET_OPEN, "asking which server it is", &e))?;
+        let is_source = names.iter().any(|name| upstream.servers.contains(name));
+        self.captured = is_source.then(|| (upstream.tables.clone(), folds));
+        OURS.iter().try_for_each(|(name, _)| self.check_captured(name))
+    }
+
     fn check(&mut self, table: &TargetTable) -> Result<()> {
-        check_name(&table.name)?;
+        self.check_name(&table.name)?;
         check_key(table)?;
         if self.is_between(&table.name) {
             return Ok(());
@@ -738,7 +789,7 @@ impl Sink for MysqlSink {
         if self.writers.get(&table.name).is_some_and(|w| Arc::ptr_eq(&w.table, table) || w.table == *table) {
             return Ok(());
         }
-        check_name(&table.name)?;
+        self.check_name(&table.name)?;
         check_key(table)?;
         let claim = self.claim.clone().ok_or_else(not_claimed)?;
         let mut found = self.look(&table.name)?;
@@ -809,7 +860,7 @@ impl Sink for MysqlSink {
 
     fn apply(&mut self, change: &TargetSchemaChange) -> Result<()> {
         for name in names(change) {
-            check_name(name)?;
+            self.check_name(name)?;
             self.writers.remove(name);
         }
         if let TargetSchemaChange::CreateTable { table } | TargetSchemaChange::ChangeKey { table } = change {

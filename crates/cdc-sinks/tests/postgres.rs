@@ -763,6 +763,29 @@ fn rows_that_the_pipeline_did_not_write_are_refused() {
     refused(fresh.prepare(&orders()), codes::TARGET_PROGRESS, &["already holds 1 rows"]);
 }
 
+/// The upsert names its key, so no other index can lead it to another row.
+#[test]
+fn a_unique_index_that_is_added_while_we_write_costs_no_row() {
+    let target = Target::start();
+    let case = target.case();
+    let table = orders();
+    let mut sink = case.claimed();
+    sink.prepare(&table).unwrap();
+    sink.write(&upserts(&table, 1, &[order(1, "a")])).unwrap();
+    sink.commit(1, &binding(1)).unwrap();
+    case.sql("CREATE UNIQUE INDEX theirs ON orders (note)");
+    // few by a statement, many by COPY
+    for more in [0, 500] {
+        let mut rows: Vec<Row> = (1000..1000 + more).map(|i| order(i, &format!("n{i}"))).collect();
+        rows.push(order(2, "a"));
+        let written = sink.write(&upserts(&table, 2, &rows)).and_then(|()| sink.commit(2, &binding(2)));
+        let error = written.unwrap_err();
+        let text = error.to_string();
+        assert!(!error.is_transient() && text.contains("theirs") && text.contains("DROP INDEX"), "{text}");
+        case.equal(&table, &[order(1, "a")]);
+    }
+}
+
 #[test]
 fn a_row_that_the_target_refuses_is_shown() {
     let target = Target::start();

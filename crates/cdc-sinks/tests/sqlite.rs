@@ -732,6 +732,23 @@ fn a_row_that_the_target_refuses_is_shown() {
     refused(sink.write(&batch(&table, vec![lost])), codes::INTERNAL, &["without its row"]);
 }
 
+/// The upsert names its key, so no other index can lead it to another row.
+#[test]
+fn a_unique_index_that_is_added_while_we_write_costs_no_row() {
+    let folder = tempdir().unwrap();
+    let table = orders();
+    let mut sink = claimed(folder.path());
+    sink.prepare(&table).unwrap();
+    sink.write(&upserts(&table, 1, &[order(1, "a")])).unwrap();
+    sink.commit(1, &binding(1)).unwrap();
+    user(folder.path()).execute_batch("CREATE UNIQUE INDEX theirs ON orders (note)").unwrap();
+    // the table is looked at again, or the row is refused: either way it says which index
+    let error = sink.write(&upserts(&table, 2, &[order(2, "a")])).unwrap_err();
+    let text = error.to_string();
+    assert!(!error.is_transient() && text.contains("note") && text.contains("help: "), "{text}");
+    equal(folder.path(), &table, &[order(1, "a")]);
+}
+
 #[test]
 fn triggers_of_the_target_count_each_write_once() {
     let folder = tempdir().unwrap();

@@ -111,6 +111,7 @@ codes! {
     TARGET_DDL = 2008, "target refused a schema change";
     TARGET_BUSY = 2009, "target is locked";
     TARGET_ROW_MISSING = 2010, "row to be changed is not at the target";
+    TARGET_CAPTURED = 2011, "target table is read by the source";
 
     STATE_LOCKED = 3001, "another run of this pipeline";
     STATE_UNREADABLE = 3002, "state folder cannot be used";

@@ -134,6 +134,9 @@ impl TablePattern {
 
 /// The `tables` option of a source: `database.table` globs, `!` in front of an exclusion, `/../` for a
 /// regular expression over `database.table`. A table is in if an inclusion matches and no exclusion does.
+///
+/// Tables whose names begin with `_cdc_` are our own, in which targets note what they have: each commit writes to them, so
+/// capturing them would never end. No glob and no regular expression takes one in; a name that stands there exactly does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableSet {
     texts: Vec<String>,
@@ -198,14 +201,14 @@ impl TableSet {
 
     /// The first inclusion that matches the table, by its place among the inclusions.
     pub fn matching_inclusion(&self, table: &TableId) -> Option<usize> {
-        self.include.iter().position(|m| m.matches(table))
+        self.include.iter().position(|m| m.includes(table))
     }
 
     /// The inclusions that match none of these tables, as they were written.
     pub fn unmatched<'t>(&self, tables: impl IntoIterator<Item = &'t TableId> + Clone) -> Vec<String> {
         self.include
             .iter()
-            .filter(|m| !tables.clone().into_iter().any(|t| m.matches(t)))
+            .filter(|m| !tables.clone().into_iter().any(|t| m.includes(t)))
             .map(ToString::to_string)
             .collect()
     }
@@ -236,6 +239,12 @@ impl TableSet {
 }
 
 impl Member {
+    /// Does it take the table in?
+    fn includes(&self, table: &TableId) -> bool {
+        let named = matches!(self, Member::Pair(_, t) if t.is_exact());
+        self.matches(table) && (named || !is_ours(&table.table))
+    }
+
     fn matches(&self, table: &TableId) -> bool {
         match self {
             Member::Pair(d, t) => d.matches(&table.database) && t.matches(&table.table),
@@ -251,6 +260,11 @@ impl fmt::Display for Member {
             Member::Whole(re) => write!(f, "{re}"),
         }
     }
+}
+
+/// A table in which targets note what they have.
+fn is_ours(table: &str) -> bool {
+    table.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("_cdc_"))
 }
 
 /// A name in backticks is taken as it stands, dots and stars too.
@@ -298,6 +312,17 @@ mod tests {
         assert!(s.contains(&t("crm", "c12")));
         assert!(!s.contains(&t("crm", "c12x")));
         assert_eq!(s.unmatched(&[t("shop", "a")]), ["/crm\\.c[0-9]+/"]);
+    }
+
+    #[test]
+    fn no_pattern_takes_in_what_targets_note() {
+        let t = |d: &str, t: &str| TableId::new(d, t);
+        let all = set(&["*.*", "/shop\\..*/"]);
+        assert!(all.contains(&t("shop", "orders")) && all.contains(&t("shop", "x_cdc_")));
+        assert!(!all.contains(&t("shop", "_cdc_progress")) && !all.contains(&t("dw", "_CDC_tables")));
+        let named = set(&["dw.*", "dw._cdc_progress", "!dw._cdc_t*"]);
+        assert!(named.contains(&t("dw", "_cdc_progress")) && !named.contains(&t("dw", "_cdc_tables")));
+        assert_eq!(set(&["dw._cdc_*"]).unmatched(&[t("dw", "_cdc_tables")]), ["dw._cdc_*"]);
     }
 
     #[test]

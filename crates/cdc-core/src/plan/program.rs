@@ -493,9 +493,10 @@ fn run<'r>(
 }
 
 fn place_of(meta: &RowMeta<'_>) -> String {
-    let origin = meta.origin;
-    let gtid = if origin.gtid.is_empty() { String::new() } else { format!(", GTID {}", origin.gtid) };
-    format!("table \"{}\", at {}:{}{gtid}", meta.table, origin.file, origin.offset)
+    match meta.origin.place() {
+        Some(place) => format!("table \"{}\", {place}", meta.table),
+        None => format!("table \"{}\"", meta.table),
+    }
 }
 
 /// The longest picture of a row in a message.

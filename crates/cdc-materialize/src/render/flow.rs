@@ -256,11 +256,9 @@ fn route<'scope>(
                                         after,
                                     });
                                 }
-                                Err(error) => failure.set(
-                                    error
-                                        .note(format!("flow \"{}\"", flow.name))
-                                        .note(format!("behind the statement: {}", event.statement)),
-                                ),
+                                Err(error) => {
+                                    failure.set(event.explain(error.note(format!("flow \"{}\"", flow.name))));
+                                }
                             }
                         }
                         Record::End { .. } => {}

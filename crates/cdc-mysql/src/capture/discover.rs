@@ -1,5 +1,6 @@
 //! The tables of a server that a source captures, and their structures.
 
+use super::labels;
 use crate::binlog::{LogReader, is_user_database};
 use crate::config::Config;
 use crate::conn::{query_error, server_code};
@@ -73,7 +74,8 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
         structures.set_sequence(sequence, true);
     }
     for table in captured {
-        let Some(definition) = structure_of(conn, &table, &context, &structures).await? else { continue };
+        let Some(mut definition) = structure_of(conn, &table, &context, &structures).await? else { continue };
+        labels::complete(conn, &server, &mut definition.schema).await?;
         if let Some(by_transactions) = by_transactions(&definition) {
             return Err(by_transactions);
         }

@@ -26,6 +26,7 @@
 //! `TRUNCATE`, `RENAME`, or `QUERY` for rows that are moved or removed by a statement.
 
 use super::push_string;
+use crate::default::default_value;
 use crate::text;
 use cdc_core::Row;
 use cdc_core::connector::{TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable};
@@ -192,8 +193,8 @@ impl Canal {
                 let sql = format!("CREATE TABLE {} ({})", name(&table.name), parts.join(", "));
                 ("CREATE", &table.name, sql)
             }
-            TargetSchemaChange::AddColumn { table, column: c, .. } => {
-                ("ALTER", table, alter(table, format!("ADD COLUMN {}", column(c))))
+            TargetSchemaChange::AddColumn { table, column: c, implicit } => {
+                ("ALTER", table, alter(table, format!("ADD COLUMN {}{}", column(c), default(c, *implicit))))
             }
             TargetSchemaChange::RenameColumn { table, from, to } => {
                 ("ALTER", table, alter(table, format!("RENAME COLUMN {} TO {}", name(from), name(to))))
@@ -411,6 +412,27 @@ fn sql_type(ty: &ColumnType, value: &Value<'_>) -> i64 {
     }
 }
 
+/// What rows that are there read in a new column: ` DEFAULT ..` as the source's statement has it, or where the column is NOT NULL
+/// there, and not here, the type's own.
+fn default(column: &Column, implicit: bool) -> String {
+    if let Some(text) = &column.default {
+        return format!(" DEFAULT {text}");
+    }
+    let as_source = Column { nullable: false, ..column.clone() };
+    let value = if implicit && column.nullable { default_value(&as_source).ok() } else { None };
+    let Some(value) = value else { return String::new() };
+    let mut literal = Vec::new();
+    push_literal(&mut literal, &value, text::fraction_digits(&column.ty));
+    let literal = String::from_utf8_lossy(&literal).into_owned();
+    match column.ty {
+        // these take an expression only
+        ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Json => {
+            format!(" DEFAULT ({literal})")
+        }
+        _ => format!(" DEFAULT {literal}"),
+    }
+}
+
 /// Appends a value as a literal of MySQL's.
 fn push_literal(out: &mut Vec<u8>, value: &Value<'_>, fsp: u8) {
     match value {
@@ -484,6 +506,24 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&out).unwrap();
             assert_eq!((&*out, sql_type(&ty, &value)), (expected, number), "{value:?}");
         }
+    }
+
+    #[test]
+    fn a_new_column_has_what_rows_that_are_there_read() {
+        let add = |column: Column, implicit| {
+            let change = TargetSchemaChange::AddColumn { table: "t".into(), column, implicit };
+            Canal::default().statement(&change).2
+        };
+        let int = || Column::new("n", ColumnType::Int { width: IntWidth::Int, unsigned: false });
+        let text = Column::new("n", ColumnType::Text { size: LobSize::Normal, charset: Charset::utf8mb4() });
+        let with = |default: &str| Column { default: Some(default.into()), ..int() };
+        assert_eq!(add(int(), false), "ALTER TABLE `t` ADD COLUMN `n` int");
+        assert_eq!(add(with("'7'"), false), "ALTER TABLE `t` ADD COLUMN `n` int DEFAULT '7'");
+        assert_eq!(add(with("(uuid())"), true), "ALTER TABLE `t` ADD COLUMN `n` int DEFAULT (uuid())");
+        assert_eq!(add(int(), true), "ALTER TABLE `t` ADD COLUMN `n` int DEFAULT '0'");
+        assert_eq!(add(text, true), "ALTER TABLE `t` ADD COLUMN `n` text DEFAULT ('')");
+        let not_null = Column { nullable: false, ..int() };
+        assert_eq!(add(not_null, false), "ALTER TABLE `t` ADD COLUMN `n` int NOT NULL");
     }
 
     #[test]

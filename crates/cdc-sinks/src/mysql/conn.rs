@@ -509,6 +509,13 @@ impl Errors<'_> {
             | 3616 | 4078 | 6138 | 6136 => Error::definite(codes::TARGET_VALUE, said)
                 .note(note)
                 .help("leave the column out of the flow, or compute another value for it: select .. as .."),
+            // NULL where it may not be, a check, a foreign key, a trigger
+            1048 | 1364 | 1216 | 1217 | 1451 | 1452 | 1644 | 1761 | 3819 | 4025 => {
+                Error::definite(code, said).note(note).help(
+                    "a rule of the target's table refuses a row that the source holds: SHOW CREATE TABLE and SHOW TRIGGERS \
+                     at the target tell which; drop it there",
+                )
+            }
             _ => Error::definite(code, said).note(note),
         }
     }

@@ -14,7 +14,7 @@ use super::conn::{Errors, Link};
 use super::default::{default_literal, needs_parentheses};
 use super::look::{Found, FoundColumn, ROW_NUMBER, column_sql, create_table, row_number_sql};
 use super::sql::{clipped, quote, quote_all};
-use super::types::{Declared, Pushed, Slot, declared, layout, normal, takes};
+use super::types::{Declared, Pushed, Slot, declared, hides_labels, layout, normal, takes};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
 use cdc_core::{Error, Result, Row, codes};
@@ -276,7 +276,10 @@ impl Change<'_> {
         let in_key = found.primary_key().contains(&&*there.name);
         let wanted = declared(ty, &dialect, in_key);
         let charset = there.charset.as_deref();
-        if normal(&there.ty) == normal(&wanted.ty) && ty.charset().is_none_or(|_| charset == Some("utf8mb4"))
+        // where labels are not printed, whether it was made cannot be seen: it is made once more, which changes nothing then
+        if normal(&there.ty) == normal(&wanted.ty)
+            && ty.charset().is_none_or(|_| charset == Some("utf8mb4"))
+            && !hides_labels(ty)
         {
             return Ok(Step::Nothing);
         }

@@ -347,7 +347,20 @@ fn fit_key(table: &TargetTable, dialect: &Dialect, all: &mut [Declared]) -> Resu
     Ok(())
 }
 
-/// A column's type in one spelling for both servers: no display widths, letters in lower case outside quotes.
+/// A label as the server prints it in a type: its dictionary is in utf8mb3, so characters beyond U+FFFF are question marks. A row's
+/// label is written as text, and a strict session refuses one that the column does not have: what looks alike is found out there.
+fn printed(label: &str) -> String {
+    label.chars().map(|c| if c > '\u{ffff}' { '?' } else { c }).collect()
+}
+
+/// Do labels of the type have characters that the server does not print?
+pub(crate) fn hides_labels(ty: &ColumnType) -> bool {
+    matches!(ty, ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. }
+        if labels.iter().any(|label| label.chars().any(|c| c > '\u{ffff}')))
+}
+
+/// A column's type in one spelling for both servers: no display widths, letters in lower case outside quotes, labels as they are
+/// printed.
 pub(crate) fn normal(column_type: &str) -> String {
     let (head, rest) = match column_type.find('(') {
         Some(at) => column_type.split_at(at),
@@ -363,7 +376,7 @@ pub(crate) fn normal(column_type: &str) -> String {
         "geometrycollection" => "geomcollection".to_owned(),
         "enum" | "set" => format!(
             "{word}({})",
-            members_of(column_type).iter().map(|l| sql::text(l)).collect::<Vec<_>>().join(",")
+            members_of(column_type).iter().map(|l| sql::text(&printed(l))).collect::<Vec<_>>().join(",")
         ),
         "float" | "double" | "decimal" => {
             let rest = rest.to_ascii_lowercase();
@@ -374,7 +387,9 @@ pub(crate) fn normal(column_type: &str) -> String {
     }
 }
 
-/// The members of an ENUM or SET as `information_schema` prints the type.
+/// The members of an ENUM or SET as `information_schema` prints the type, or we declare it. Whatever `sql_mode` is, both servers
+/// print a quote as two, and a backslash, a line feed, a carriage return and a NUL with a backslash in front; we put one in
+/// front of a quote too.
 fn members_of(column_type: &str) -> Vec<String> {
     let Some(inner) = column_type.split_once('(').map(|(_, inner)| inner) else { return Vec::new() };
     let mut members = Vec::new();
@@ -391,7 +406,13 @@ fn members_of(column_type: &str) -> Vec<String> {
                     member.push('\'');
                 }
                 '\'' => break,
-                // MySQL prints members unescaped but for quotes
+                '\\' => match chars.next() {
+                    Some('n') => member.push('\n'),
+                    Some('r') => member.push('\r'),
+                    Some('0') => member.push('\0'),
+                    Some(c) => member.push(c),
+                    None => {}
+                },
                 c => member.push(c),
             }
         }
@@ -477,7 +498,7 @@ pub(crate) fn takes(found: &str, charset: Option<&str>, ty: &ColumnType, dialect
         ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => {
             let is_enum = matches!(ty, ColumnType::Enum { .. });
             let there = members_of(found);
-            let known = |l: &std::sync::Arc<str>| there.iter().any(|t| **t == **l);
+            let known = |l: &std::sync::Arc<str>| there.iter().any(|t| **t == **l || *t == printed(l));
             let longest = labels.iter().map(|l| l.chars().count()).max().unwrap_or(0);
             let all = labels.iter().map(|l| l.chars().count() + 1).sum::<usize>();
             let chars = if is_enum { longest } else { all };

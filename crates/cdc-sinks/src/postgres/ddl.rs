@@ -16,7 +16,7 @@ use super::look::{Found, FoundColumn, create_table};
 use super::options::NulPolicy;
 use super::sql::{literal, quote, quote_all};
 use super::types::{Form, Unfit, declared, parts};
-use super::write::clipped;
+use super::write::{DATES, clipped};
 use crate::default::default_value;
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType, IntWidth};
@@ -206,8 +206,7 @@ impl Change<'_> {
         let base = parts(&wanted).0;
         let default = self.literal(&value, column, &base).map_err(|why| match why {
             Unfit::NoSuchDate => {
-                cannot_tell(format!("they read {value}, a date that PostgreSQL does not hold"))
-                    .help("or write zero_dates = null or zero_dates = text in the source")
+                cannot_tell(format!("they read {value}, a date that PostgreSQL does not hold")).help(DATES)
             }
             _ => cannot_tell(format!("they read {value}, which PostgreSQL does not hold")),
         })?;

@@ -50,6 +50,7 @@ impl Errors<'_> {
             (_, "42501") => Error::definite(code, format!("{target}: account \"{}\" lacks a right: {message}", self.0.account()))
                 .note(doing.to_owned())
                 .help(self.grant(db)),
+            ("23", _) => Error::definite(code, format!("{target}: {message}")).note(doing.to_owned()).help(self.unruled(db)),
             ("22" | "54", _) if code == codes::TARGET_WRITE => {
                 Error::definite(codes::TARGET_VALUE, format!("{target} cannot hold a value: {message}")).note(doing.to_owned())
             }
@@ -67,6 +68,29 @@ impl Errors<'_> {
             format!(
                 "GRANT USAGE, CREATE ON SCHEMA {schema} TO \"{account}\"; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO \"{account}\";"
             )
+        }
+    }
+
+    /// A rule of the target's table refuses what the source holds.
+    fn unruled(self, db: &DbError) -> String {
+        let schema = quote(db.schema().unwrap_or(&self.0.schema));
+        match (db.table(), db.column(), db.constraint()) {
+            (Some(table), _, Some(name)) => {
+                let (table, name) = (quote(table), quote(name));
+                format!(
+                    "the source holds such rows: ALTER TABLE {schema}.{table} DROP CONSTRAINT {name}; or, where it is an index \
+                     only, DROP INDEX {schema}.{name};"
+                )
+            }
+            (Some(table), Some(column), None) => format!(
+                "the source holds such rows: ALTER TABLE {schema}.{} ALTER COLUMN {} DROP NOT NULL;",
+                quote(table),
+                quote(column)
+            ),
+            _ => {
+                "the source holds such rows: drop the target's constraint, index or trigger that refuses them"
+                    .to_owned()
+            }
         }
     }
 

@@ -862,8 +862,9 @@ impl Writer {
             }
             Unfit::Nul => refused(format!("{place}: PostgreSQL holds no NUL character in a text"))
                 .help("write nul = remove or nul = replace in the sink, or leave the column out of the flow"),
-            Unfit::NoSuchDate => refused(format!("{place}: PostgreSQL holds no date that no calendar has"))
-                .help("write zero_dates = null or zero_dates = text in the source"),
+            Unfit::NoSuchDate => {
+                refused(format!("{place}: PostgreSQL holds no date that no calendar has")).help(DATES)
+            }
             Unfit::TooLarge => refused(format!("{place}: the value has a gigabyte or more"))
                 .help("leave the column out of the flow"),
             Unfit::Kind => {
@@ -876,6 +877,10 @@ impl Writer {
         Error::definite(codes::INTERNAL, format!("table \"{}\": {}", self.table.name, clipped(what)))
     }
 }
+
+/// What helps where a date is none.
+pub(crate) const DATES: &str = "choose by the source's option: zero_dates = null makes such a date NULL, zero_dates = text makes \
+     the column a text; both copy anew: remove the state folder and the target's tables and progress, then start again";
 
 /// The name of a table's staging table: of any length, and no one else's.
 fn stage_name(table: &str) -> String {

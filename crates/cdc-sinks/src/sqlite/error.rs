@@ -65,6 +65,12 @@ impl Errors<'_> {
             )
             .note(doing.to_owned())
             .help("SQLite's limit is 1,000,000,000 bytes a row; leave the column out of the flow"),
+            Some(ErrorCode::ConstraintViolation) => {
+                Error::definite(code, format!("sqlite \"{path}\": {message}")).note(doing.to_owned()).help(
+                    "the source holds such rows: drop the unique index, the trigger or the rule of the target's table that \
+                     refuses them (SELECT sql FROM sqlite_schema shows it)",
+                )
+            }
             _ => Error::definite(code, format!("sqlite \"{path}\": {message}")).note(doing.to_owned()),
         }
     }
