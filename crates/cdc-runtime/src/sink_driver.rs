@@ -674,8 +674,8 @@ impl Committer {
         error: Error,
     ) -> Result<Error> {
         let may = !["create_table", "resnapshot_table", "change_primary_key"].contains(&step);
-        let is_refusal =
-            !error.is_transient() && [codes::TARGET_DDL, codes::TARGET_SHAPE].contains(&error.code());
+        let is_refusal = !error.is_transient()
+            && [codes::TARGET_DDL, codes::TARGET_SHAPE, codes::GRANT_MISSING].contains(&error.code());
         if flow.on_schema_change != SchemaChangeMode::TryEvolve || !may || !is_refusal {
             return Ok(error);
         }

@@ -158,6 +158,9 @@ pub fn convert<'a>(value: &Value<'a>, from: &ColumnType, to: &ColumnType) -> Res
     match to {
         ColumnType::Int { width, unsigned } => match whole(value) {
             Some(v) => int(v, *width, *unsigned).ok_or_else(|| "it is out of range".to_owned()),
+            None if matches!(value, Value::Decimal(_) | Value::Float(_) | Value::Double(_)) => {
+                Err("it would lose digits of its fraction".to_owned())
+            }
             None => unlike(),
         },
         ColumnType::Year => match (value, whole(value)) {

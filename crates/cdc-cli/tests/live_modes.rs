@@ -1,0 +1,266 @@
+//! Modes that keep a target from following its source, and many tables in one: what the target has, and rows that are made to
+//! fit it, through restarts, into SQLite, MySQL and PostgreSQL.
+
+mod support;
+
+use anyhow::{Context, Result, ensure};
+use cdc_testkit::servers::postgres::{Postgres, PostgresOptions};
+use cdc_testkit::servers::{Server, ServerOptions};
+use support::{Job, server};
+
+const MEMBERS: &str = "CREATE TABLE members (id INT PRIMARY KEY, name VARCHAR(17), age INT);
+                       INSERT INTO members VALUES (1001, 'Ann', 20), (1002, 'Bob', NULL)";
+
+/// The statements of section F of the cases up to TRUNCATE, with rows between them.
+const CHANGES: [&str; 5] = [
+    "ALTER TABLE members ADD gender TINYINT AFTER age; INSERT INTO members VALUES (1012, 'Eve', 17, 0)",
+    "ALTER TABLE members CHANGE age precise_age DOUBLE; UPDATE members SET name = 'Anna' WHERE id = 1001",
+    "ALTER TABLE members RENAME COLUMN gender TO biological_sex",
+    "ALTER TABLE members DROP biological_sex; INSERT INTO members VALUES (1013, 'Fiona', 16)",
+    "UPDATE members SET name = 'Rob' WHERE id = 1002",
+];
+
+const SQLITE: &str = "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*";
+
+/// A database at the source, and a pipeline that has copied it.
+fn begin(server: &Server, database: &str, sql: &str, pipeline: &str, body: &str) -> Result<Job> {
+    server.sql(&format!("CREATE DATABASE {database}; USE {database}; {sql}"))?;
+    let job = Job::with(server, &format!("[\"{database}.*\"]"), pipeline, "", body);
+    job.catch_up(&[])?;
+    Ok(job)
+}
+
+/// Makes changes, each followed in a run of its own if `restarts`: the evolved schema has to be in the checkpoint.
+fn follow(job: &Job, server: &Server, database: &str, changes: &[&str], restarts: bool) -> Result<String> {
+    let mut said = String::new();
+    for change in changes {
+        server.sql(&format!("USE {database}; {change}"))?;
+        if restarts {
+            said.push_str(&job.catch_up(&["--workers", "2"])?.err);
+        }
+    }
+    said.push_str(&job.catch_up(&[])?.err);
+    Ok(said)
+}
+
+/// What verify says the mode leaves different.
+fn left(job: &Job) -> Result<String> {
+    let said = support::Run::start(&mut job.command("verify", &[]))?.wait()?;
+    ensure!(said.code == Some(0), "{}", said.text());
+    Ok(said.out)
+}
+
+fn ignore(database: &str, restarts: bool) -> Result<()> {
+    let server = server();
+    let job = begin(server, database, MEMBERS, "on_schema_change = ignore", SQLITE)?;
+    follow(&job, server, database, &CHANGES, restarts)?;
+    let rows = || job.rows("SELECT id, name, age FROM members ORDER BY id");
+    // Anna's and Rob's ages are what they were when the column was last written
+    let wanted = ["1001|Anna|20", "1002|Rob|NULL", "1012|Eve|17", "1013|Fiona|NULL"];
+    ensure!(rows()? == wanted, "{:?}", rows()?);
+    ensure!(job.rows("SELECT group_concat(name, ' ') FROM pragma_table_info('members')")? == ["id name age"]);
+    ensure!(job.verify()? == 4);
+    let left = left(&job)?;
+    ensure!(left.contains("\"precise_age\" of") && left.contains("is not written"), "{left}");
+    ensure!(left.contains("\"age\" of the target keeps what it has"), "{left}");
+    server.sql(&format!("USE {database}; TRUNCATE members; INSERT INTO members VALUES (1014, 'Gem', 17)"))?;
+    job.catch_up(&[])?;
+    server
+        .sql(&format!("DROP TABLE {database}.members; CREATE TABLE {database}.other (id INT PRIMARY KEY)"))?;
+    job.catch_up(&[])?;
+    let wanted = [&wanted[..], &["1014|Gem|NULL"]].concat();
+    ensure!(rows()? == wanted, "{:?}", rows()?);
+    Ok(())
+}
+
+#[test]
+fn case_49_ignore_keeps_the_target_and_makes_rows_fit() -> Result<()> {
+    ignore("ignore1", false)
+}
+
+#[test]
+fn case_49_ignore_keeps_the_target_through_restarts() -> Result<()> {
+    ignore("ignore2", true)
+}
+
+/// A value that does not fit is an error with its key, and nothing behind it is written.
+#[test]
+fn ignore_converts_without_loss_or_stops() -> Result<()> {
+    let server = server();
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, n INT, s VARCHAR(5), d DATETIME(3));
+               INSERT INTO t VALUES (1, 1, 'a', '2026-01-31 10:00:00.125')";
+    let job = begin(server, "fits", sql, "on_schema_change = ignore", SQLITE)?;
+    server.sql(
+        "USE fits; ALTER TABLE t MODIFY n DECIMAL(12,2), MODIFY s VARCHAR(50), MODIFY d DATETIME(6);
+         INSERT INTO t VALUES (2, -17.00, 'abcde', '2026-01-31 10:00:00.250000'), (3, NULL, NULL, NULL)",
+    )?;
+    job.catch_up(&[])?;
+    ensure!(job.rows("SELECT id, n, s FROM t ORDER BY id")? == ["1|1|a", "2|-17|abcde", "3|NULL|NULL"]);
+    ensure!(job.verify()? == 3);
+    server.sql("INSERT INTO fits.t VALUES (4, 1.5, 'x', NULL); UPDATE fits.t SET s = 'y' WHERE id = 1")?;
+    let said = job.fails(2007)?;
+    for word in ["table \"t\"", "column \"n\"", "1.50", "id = 4", "digits of its fraction"] {
+        ensure!(said.text().contains(word), "{word} in\n{}", said.text());
+    }
+    ensure!(job.rows("SELECT s FROM t WHERE id = 1")? == ["a"], "something behind the row was written");
+    // the user decides otherwise
+    server.sql("UPDATE fits.t SET n = 2 WHERE id = 4")?;
+    let file = std::fs::read_to_string(job.path("p.cdc"))?;
+    ensure!(file.contains("on_schema_change = ignore"));
+    Ok(())
+}
+
+/// The target refuses each change: what it had stays, rows are made to fit, and each refusal is told.
+#[test]
+fn case_49_try_evolve_passes_over_what_a_mysql_target_refuses() -> Result<()> {
+    let server = server();
+    let target = Server::start(ServerOptions::of_this_run())?;
+    // everything but what changes a table
+    target.sql("CREATE DATABASE dw; REVOKE ALL PRIVILEGES, GRANT OPTION FROM cdc@'%'; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, INDEX ON dw.* TO cdc@'%'")?;
+    let body = format!(
+        "sink dw = mysql {{ url = \"mysql://127.0.0.1:{}\", database = \"dw\", user = \"cdc\", \
+         password = \"${{CDC_LIVE_PASSWORD}}\" }}\nsrc.* => dw.*",
+        target.port()
+    );
+    let job = begin(server, "refused", MEMBERS, "on_schema_change = try_evolve", &body)?;
+    let said = follow(&job, server, "refused", &CHANGES, true)?;
+    for word in ["refuses add_column gender", "refuses rename_column age", "passed over", "try_evolve"] {
+        ensure!(said.contains(word), "{word} in\n{said}");
+    }
+    let rows = target.sql("SELECT id, name, age FROM dw.members ORDER BY id")?;
+    ensure!(rows == "1001\tAnna\t20\n1002\tRob\tNULL\n1012\tEve\t17\n1013\tFiona\tNULL\n", "{rows}");
+    ensure!(job.verify()? == 4);
+    Ok(())
+}
+
+/// A view over a column keeps PostgreSQL from changing its type and from dropping it; the rest is followed.
+#[test]
+fn case_49_try_evolve_follows_what_a_postgres_target_does_not_refuse() -> Result<()> {
+    let server = server();
+    let target = Postgres::start(PostgresOptions::default())?;
+    let body = format!(
+        "sink dw = postgres {{ url = \"postgres://127.0.0.1:{}/dw\", user = \"cdc\", \
+         password = \"${{CDC_LIVE_PASSWORD}}\" }}\nsrc.* => dw.*",
+        target.port()
+    );
+    let job = begin(server, "viewed", MEMBERS, "on_schema_change = try_evolve", &body)?;
+    target.sql("CREATE VIEW ages AS SELECT id, age FROM members")?;
+    let said = follow(&job, server, "viewed", &CHANGES, true)?;
+    ensure!(said.contains("refuses alter_column_type precise_age"), "{said}");
+    ensure!(!said.contains("refuses add_column"), "{said}");
+    let rows = target.sql("SELECT id, name, precise_age FROM members ORDER BY id")?;
+    ensure!(rows == "1001|Anna|20\n1002|Rob|NULL\n1012|Eve|17\n1013|Fiona|16\n", "{rows}");
+    ensure!(job.verify()? == 4);
+    // half an age does not fit the column that the target kept
+    server.sql("INSERT INTO viewed.members VALUES (1014, 'Gem', 17.5)")?;
+    job.fails(2007)?;
+    Ok(())
+}
+
+/// A column that lenient has kept gives way to another one of its name, in a later statement.
+#[test]
+fn a_name_that_comes_back_holds_the_new_columns_values() -> Result<()> {
+    let server = server();
+    let postgres = Postgres::start(PostgresOptions::default())?;
+    let mysql = Server::start(ServerOptions::of_this_run())?;
+    mysql.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
+    let body = format!(
+        "sink dw = sqlite {{ path = \"target.db\" }}\n\
+         sink my = mysql {{ url = \"mysql://127.0.0.1:{}\", database = \"dw\", user = \"cdc\", password = \"${{CDC_LIVE_PASSWORD}}\" }}\n\
+         sink pg = postgres {{ url = \"postgres://127.0.0.1:{}/dw\", user = \"cdc\", password = \"${{CDC_LIVE_PASSWORD}}\" }}\n\
+         src.* => dw.*\nsrc.* => my.*\nsrc.* => pg.*",
+        mysql.port(),
+        postgres.port()
+    );
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9), b INT);
+               INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2), (3, 'three', 3)";
+    let job = begin(server, "names_again", sql, "on_schema_change = lenient", &body)?;
+    for change in [
+        "ALTER TABLE t DROP a; UPDATE t SET b = 20 WHERE id = 2",
+        "ALTER TABLE t ADD a VARCHAR(9) DEFAULT 'new'; UPDATE t SET a = 'set' WHERE id = 3",
+        "ALTER TABLE t RENAME COLUMN b TO c; INSERT INTO t VALUES (4, 40, 'four')",
+        "ALTER TABLE t ADD b DATE; UPDATE t SET b = '2026-01-31' WHERE id = 1",
+    ] {
+        server.sql(&format!("USE names_again; {change}"))?;
+        job.catch_up(&[])?;
+        job.verify().context(change)?;
+    }
+    job.compare(server, ("names_again", "t"), "t")?;
+    let wanted = server.sql("SELECT id, a, b, c FROM names_again.t ORDER BY id")?;
+    ensure!(mysql.sql("SELECT id, a, b, c FROM dw.t ORDER BY id")? == wanted);
+    let postgres = postgres.sql("SELECT id, a, coalesce(b::text, 'NULL'), c FROM t ORDER BY id")?;
+    ensure!(postgres.replace('|', "\t") == wanted, "{postgres}");
+    Ok(())
+}
+
+/// Two tables in one: the columns of both, each of the common type, and rows of the one padded with NULL. What happens to
+/// one of them touches rows of its own only.
+#[test]
+fn case_52_two_tables_in_one_widen_it_and_keep_to_their_own_rows() -> Result<()> {
+    let server = server();
+    let postgres = Postgres::start(PostgresOptions::default())?;
+    let mysql = Server::start(ServerOptions::of_this_run())?;
+    mysql.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
+    let flow = |sink: &str| {
+        format!(
+            "src./t\\d/ |> extend meta.table as shard => {sink}.\"all\" key (shard, id) with {{ on_schema_change = evolve }}\n"
+        )
+    };
+    let body = format!(
+        "sink dw = sqlite {{ path = \"target.db\" }}\n\
+         sink my = mysql {{ url = \"mysql://127.0.0.1:{}\", database = \"dw\", user = \"cdc\", password = \"${{CDC_LIVE_PASSWORD}}\" }}\n\
+         sink pg = postgres {{ url = \"postgres://127.0.0.1:{}/dw\", user = \"cdc\", password = \"${{CDC_LIVE_PASSWORD}}\" }}\n\
+         {}{}{}",
+        mysql.port(),
+        postgres.port(),
+        flow("dw"),
+        flow("my"),
+        flow("pg")
+    );
+    let sql = "CREATE TABLE t1 (id INT PRIMARY KEY, n TINYINT);
+               CREATE TABLE t2 (id BIGINT PRIMARY KEY, description VARCHAR(20), n DECIMAL(10,5));
+               INSERT INTO t1 VALUES (1, 127), (2, NULL);
+               INSERT INTO t2 VALUES (1, 'one', 12345.12345), (9223372036854775807, NULL, -0.00001)";
+    let job = begin(server, "shards", sql, "", &body)?;
+    ensure!(job.verify()? == 12);
+    let rows = |sql: &str| mysql.sql(&format!("SELECT {sql} FROM dw.`all` ORDER BY shard, id"));
+    let found = rows("shard, id, description, n")?;
+    ensure!(
+        found
+            == "t1\t1\tNULL\t127.00000\nt1\t2\tNULL\tNULL\nt2\t1\tone\t12345.12345\nt2\t9223372036854775807\tNULL\t-0.00001\n",
+        "{found}"
+    );
+    for change in [
+        // the target covers it already
+        "ALTER TABLE t1 MODIFY n SMALLINT; UPDATE t1 SET n = 30000 WHERE id = 2",
+        // wider than both
+        "ALTER TABLE t1 MODIFY n DECIMAL(38,19); INSERT INTO t1 VALUES (3, 1234567890123456789.1234567890123456789)",
+        // a new column of one: its rows read the default, the others nothing
+        "ALTER TABLE t2 ADD flag INT NOT NULL DEFAULT 7; UPDATE t2 SET description = 'uno' WHERE id = 1",
+        "ALTER TABLE t1 ADD flag BIGINT NOT NULL DEFAULT 8, ADD own VARCHAR(5) DEFAULT 'x'; DELETE FROM t1 WHERE id = 2",
+        "ALTER TABLE t2 RENAME COLUMN description TO words; INSERT INTO t2 VALUES (5, 'five', 1, 2)",
+        "ALTER TABLE t2 DROP flag; UPDATE t2 SET n = 2 WHERE id = 5",
+        "TRUNCATE t2; INSERT INTO t2 VALUES (6, 'six', 6)",
+    ] {
+        server.sql(&format!("USE shards; {change}"))?;
+        job.catch_up(&[])?;
+        job.verify().context(change)?;
+    }
+    let found = rows("shard, id, words, n, flag, own")?;
+    ensure!(
+        found
+            == "t1\t1\tNULL\t127.0000000000000000000\t8\tx\n\
+                t1\t3\tNULL\t1234567890123456789.1234567890123456789\t8\tx\n\
+                t2\t6\tsix\t6.0000000000000000000\tNULL\tNULL\n",
+        "{found}"
+    );
+    let pg = postgres.sql("SELECT shard, id, words, n, flag, own FROM \"all\" ORDER BY shard, id")?;
+    ensure!(pg == found.replace('\t', "|"), "{pg}");
+    // types with nothing in common
+    server.sql("ALTER TABLE shards.t2 ADD own DATE")?;
+    let said = job.fails(211)?;
+    for word in ["\"own\" varchar(5)", "\"own\" date", "ADD own DATE"] {
+        ensure!(said.text().contains(word), "{word} in\n{}", said.text());
+    }
+    Ok(())
+}
