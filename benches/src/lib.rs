@@ -45,6 +45,8 @@ pub fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         include: Vec::new(),
         exclude: Vec::new(),
         backfill: true,
+        soft_delete: None,
+        last_of_key: false,
         span: 0..0,
     }
 }

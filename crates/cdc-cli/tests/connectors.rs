@@ -8,6 +8,7 @@ fn takes(kind: &OptionKind) -> String {
     let words = |words: &[&str]| words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", ");
     match kind {
         OptionKind::Text => "a text".into(),
+        OptionKind::Name => "a name".into(),
         OptionKind::Secret => "a text that is never shown".into(),
         OptionKind::Path => "a path, relative to the pipeline file".into(),
         OptionKind::Url => "a url".into(),

@@ -264,3 +264,121 @@ fn case_52_two_tables_in_one_widen_it_and_keep_to_their_own_rows() -> Result<()>
     }
     Ok(())
 }
+
+/// The three kinds of targets beside each other.
+struct Targets {
+    mysql: Server,
+    postgres: Postgres,
+}
+
+impl Targets {
+    fn start() -> Result<Targets> {
+        let mysql = Server::start(ServerOptions::of_this_run())?;
+        mysql.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
+        Ok(Targets { mysql, postgres: Postgres::start(PostgresOptions::default())? })
+    }
+
+    /// Three sinks, and a flow into each of them; `{}` in the flow is the sink.
+    fn body(&self, flow: &str) -> String {
+        let flows: String = ["dw", "my", "pg"].iter().map(|sink| flow.replace("{}", sink) + "\n").collect();
+        format!(
+            "sink dw = sqlite {{ path = \"target.db\" }}\n\
+             sink my = mysql {{ url = \"mysql://127.0.0.1:{}\", database = \"dw\", user = \"cdc\", password = \"${{CDC_LIVE_PASSWORD}}\" }}\n\
+             sink pg = postgres {{ url = \"postgres://127.0.0.1:{}/dw\", user = \"cdc\", password = \"${{CDC_LIVE_PASSWORD}}\" }}\n\
+             {flows}",
+            self.mysql.port(),
+            self.postgres.port()
+        )
+    }
+
+    /// What a query finds, the same at all of them.
+    fn rows(&self, job: &Job, columns: &str, from: &str) -> Result<Vec<String>> {
+        let rows = job.rows(&format!("SELECT {columns} FROM {from}"))?;
+        let my = self.mysql.sql(&format!("SELECT {columns} FROM dw.{from}"))?.replace('\t', "|");
+        let pg = self.postgres.sql(&format!("SELECT {columns} FROM {from}"))?;
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        ensure!(rows == lines(&my) && rows == lines(&pg), "{rows:?}\n{my}\n{pg}");
+        Ok(rows)
+    }
+}
+
+#[test]
+fn rows_that_are_deleted_stay_and_are_marked() -> Result<()> {
+    let server = server();
+    let targets = Targets::start()?;
+    let body =
+        targets.body("src.* |> where n <> 99 => {}.* with { on_schema_change = evolve, soft_delete = gone }");
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, n INT, s VARCHAR(9));
+               INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c'), (4, 4, 'd'), (5, 5, 'e')";
+    let job = begin(server, "soft", sql, "", &body)?;
+    let rows = || targets.rows(&job, "id, n, s, gone", "t ORDER BY id");
+    ensure!(rows()?.iter().all(|row| row.ends_with("|0")));
+    // deleted, moved to another key, out of the filter, and one that goes and comes
+    server.sql(
+        "USE soft; DELETE FROM t WHERE id = 1; UPDATE t SET id = 20 WHERE id = 2; UPDATE t SET n = 99 WHERE id = 3;
+         DELETE FROM t WHERE id = 4; INSERT INTO t VALUES (4, 44, 'again')",
+    )?;
+    job.catch_up(&["--workers", "2"])?;
+    let wanted = ["1|1|a|1", "2|2|b|1", "3|3|c|1", "4|44|again|0", "5|5|e|0", "20|2|b|0"];
+    ensure!(rows()? == wanted, "{:?}", rows()?);
+    job.verify()?;
+    server.sql("USE soft; INSERT INTO t VALUES (1, 11, 'back'); ALTER TABLE t ADD late INT NOT NULL DEFAULT 7; DELETE FROM t WHERE id = 5")?;
+    job.catch_up(&[])?;
+    job.verify()?;
+    ensure!(targets.rows(&job, "id, gone, late", "t WHERE id IN (1, 5) ORDER BY id")? == ["1|0|7", "5|1|7"]);
+    server.sql("USE soft; TRUNCATE t; INSERT INTO t VALUES (7, 7, 'new', 1)")?;
+    job.catch_up(&[])?;
+    job.verify()?;
+    ensure!(targets.rows(&job, "id", "t WHERE gone = 0")? == ["7"]);
+    ensure!(targets.rows(&job, "COUNT(*)", "t")? == ["7"]);
+    // what has gone as a whole stays too, and takes the name when it comes again
+    server.sql("USE soft; DROP TABLE t; CREATE TABLE t (id INT PRIMARY KEY, n INT, other DATE); INSERT INTO t VALUES (8, 8, '2026-01-31')")?;
+    job.catch_up(&[])?;
+    job.verify()?;
+    ensure!(targets.rows(&job, "id, n, other", "t WHERE gone = 0")? == ["8|8|2026-01-31"]);
+    ensure!(targets.rows(&job, "COUNT(*)", "t")? == ["8"]);
+    // a table without key has nothing to find such rows by
+    server.sql("CREATE TABLE soft.keyless (v INT)")?;
+    ensure!(job.start(&["--until", "caught-up"])?.wait()?.text().contains("soft_delete"));
+    Ok(())
+}
+
+#[test]
+fn equal_keys_of_two_tables_are_refused_unless_the_last_one_is_to_stay() -> Result<()> {
+    let server = server();
+    let targets = Targets::start()?;
+    let sql =
+        "CREATE TABLE a (id INT, region INT, v VARCHAR(9), PRIMARY KEY (id, region)); CREATE TABLE b LIKE a;
+               INSERT INTO a VALUES (1, 1, 'a1'), (2, 1, 'a2'); INSERT INTO b VALUES (3, 1, 'b3')";
+    server.sql(&format!("CREATE DATABASE equal_keys; USE equal_keys; {sql}"))?;
+    // two columns that do not tell the tables apart
+    let flow = "src.* => {}.merged key (id, region)";
+    let job = Job::new(server, "equal_keys", &targets.body(flow));
+    let said = job.fails(211)?;
+    ensure!(said.text().contains("key_conflict = last"), "{}", said.text());
+    let last = format!("{flow} with {{ key_conflict = last }}");
+    job.write("[\"equal_keys.*\"]", "", "", &targets.body(&last));
+    job.catch_up(&["--workers", "2"])?;
+    let rows = || targets.rows(&job, "id, v", "merged ORDER BY id");
+    ensure!(rows()? == ["1|a1", "2|a2", "3|b3"]);
+    // whichever table it comes from, in the order of the source
+    for n in 0..20 {
+        server.sql(&format!(
+            "USE equal_keys; BEGIN; REPLACE INTO a VALUES (3, 1, 'a{n}'); REPLACE INTO b VALUES (3, 1, 'b{n}');
+             REPLACE INTO b VALUES (1, 1, 'b{n}'); REPLACE INTO a VALUES (1, 1, 'a{n}'); COMMIT"
+        ))?;
+    }
+    job.catch_up(&["--workers", "2"])?;
+    ensure!(rows()? == ["1|a19", "2|a2", "3|b19"], "{:?}", rows()?);
+    // a table that comes while it runs is asked as well, by a flow that does not say so
+    let told = "src.* |> extend meta.table as shard => {}.told key (shard, id, region)";
+    server.sql("CREATE DATABASE told; CREATE TABLE told.a LIKE equal_keys.a")?;
+    let targets = Targets::start()?;
+    let job = Job::new(server, "told", &targets.body(told));
+    job.catch_up(&[])?;
+    server.sql("CREATE TABLE told.b LIKE told.a; INSERT INTO told.b VALUES (1, 1, 'b'); INSERT INTO told.a VALUES (1, 1, 'a')")?;
+    job.catch_up(&[])?;
+    ensure!(targets.rows(&job, "shard, v", "told ORDER BY shard")? == ["a|a", "b|b"]);
+    job.verify()?;
+    Ok(())
+}

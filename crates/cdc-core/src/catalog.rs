@@ -55,6 +55,8 @@ pub struct OptionDescriptor {
 pub enum OptionKind {
     /// A text.
     Text,
+    /// A name, such as a column's: a bare word, or a text in quotes.
+    Name,
     /// A text that is never shown.
     Secret,
     /// A file or folder, relative to the pipeline file.

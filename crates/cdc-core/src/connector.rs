@@ -39,6 +39,9 @@ pub struct TargetTable {
     pub schema: Arc<TableSchema>,
     /// Indexes into the schema's columns that identify a row. Empty: nothing does, the table is a multiset of rows.
     pub key: Vec<usize>,
+    /// The column that is 1 in rows that the source has deleted, 0 in the others, where they stay: such a row is none of
+    /// those that the source has.
+    pub soft_delete: Option<usize>,
 }
 
 impl TargetTable {

@@ -94,6 +94,10 @@ pub struct FlowPlan {
     pub exclude: Vec<String>,
     /// Mode lenient: the new column of one that was renamed is filled from the old one.
     pub backfill: bool,
+    /// The column at the target that says of a row that it was deleted at the source: it stays, with 1 there.
+    pub soft_delete: Option<String>,
+    /// Rows of several source tables that agree in the key: the last one written stays. Else a flow whose key does not tell the tables apart is refused.
+    pub last_of_key: bool,
     /// Where it stands in the file.
     pub span: Span,
 }

@@ -35,6 +35,8 @@ fn plan() -> Plan {
         include: vec![],
         exclude: vec![],
         backfill: true,
+        soft_delete: None,
+        last_of_key: false,
         span: 0..0,
     };
     let column = |n: &str| ColumnName { name: n.into(), span: 0..0 };

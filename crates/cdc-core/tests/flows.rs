@@ -53,6 +53,8 @@ fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         include: vec![],
         exclude: vec![],
         backfill: true,
+        soft_delete: None,
+        last_of_key: false,
         span: 1000..1010,
     }
 }

@@ -135,6 +135,7 @@ fn describe(kind: &OptionKind) -> String {
     let words = |words: &[&str]| words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ");
     match kind {
         OptionKind::Text | OptionKind::Secret => "a text in quotes".to_owned(),
+        OptionKind::Name => "a name".to_owned(),
         OptionKind::Path => "a file or folder in quotes".to_owned(),
         OptionKind::Url => "a url in quotes".to_owned(),
         OptionKind::Integer { min, max } if *max == i64::MAX => format!("a whole number from {min}"),
@@ -207,8 +208,10 @@ fn convert(scope: &mut Scope<'_>, descriptor: &OptionDescriptor, value: &Written
         return None;
     };
     // what is not known here, or no number at all, has been reported and can be of any type
-    let is_text =
-        matches!(descriptor.kind, OptionKind::Text | OptionKind::Path | OptionKind::Url | OptionKind::Secret);
+    let is_text = matches!(
+        descriptor.kind,
+        OptionKind::Text | OptionKind::Name | OptionKind::Path | OptionKind::Url | OptionKind::Secret
+    );
     match &scalar {
         Scalar::Text(t) if t.missing && !is_text => return None,
         Scalar::Number(n) if !is_number(n) => return None,
@@ -216,12 +219,9 @@ fn convert(scope: &mut Scope<'_>, descriptor: &OptionDescriptor, value: &Written
     }
     let result = match (&descriptor.kind, &scalar) {
         (OptionKind::Secret, Scalar::Text(t)) => OptionValue::Secret(t.text.clone()),
-        (OptionKind::Text | OptionKind::Path | OptionKind::Url, Scalar::Text(t)) => {
-            if t.secret {
-                OptionValue::Secret(t.text.clone())
-            } else {
-                OptionValue::Text(t.text.clone())
-            }
+        (OptionKind::Name, Scalar::Word(w)) => OptionValue::Text(w.clone()),
+        (OptionKind::Text | OptionKind::Name | OptionKind::Path | OptionKind::Url, Scalar::Text(t)) => {
+            if t.secret { OptionValue::Secret(t.text.clone()) } else { OptionValue::Text(t.text.clone()) }
         }
         (OptionKind::Integer { min, max }, _) => {
             let text = match &scalar {

@@ -163,7 +163,7 @@ mod tests {
             charset: Charset::utf8mb4(),
             comment: String::new(),
         };
-        TargetTable { name: "t".into(), schema: Arc::new(schema), key: vec![0] }
+        TargetTable { name: "t".into(), schema: Arc::new(schema), key: vec![0], soft_delete: None }
     }
 
     fn change(ordinal: u64, op: TargetOp, key: i64, value: i64) -> TargetChange {

@@ -16,12 +16,12 @@ use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
 use cdc_core::connector::{JobIdentity, Sink, TargetTable, Upstream};
 use cdc_core::plan::program::{BoundFlow, multiset_warnings, whole_rows_missing};
-use cdc_core::plan::{FlowPlan, Plan, SchemaChangeMode, SourcePlan};
+use cdc_core::plan::{Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, ZeroDates, codes};
+use cdc_core::{Error, Result, Row, ZeroDates, codes};
 use cdc_materialize::record::Record;
 use cdc_materialize::render::{Counters, Failure, Ports, render};
 use cdc_mysql::capture::Capture;
@@ -389,7 +389,7 @@ fn flow(
         every: Duration::from_millis(plan.checkpoint.every_ms.max(100)),
         until: options.until.clone(),
         cuts: started.cuts,
-        in_order: workers == 1 || plan.flows.iter().all(|f| f.key.is_none()),
+        in_order: workers == 1 || plan.flows.iter().all(|f| f.key.is_none() && !f.last_of_key),
         flows,
         warned: schemas.iter().filter(|s| s.key().is_none()).map(|s| s.id.clone()).collect(),
     };
@@ -478,6 +478,9 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
             format!("flow {}", flow.name),
             format!("{:?}", (&flow.source, &flow.tables, &flow.sink, &flow.target, &flow.key)),
         );
+        if let Some(column) = &flow.soft_delete {
+            out.insert(format!("flow {}: soft_delete", flow.name), column.clone());
+        }
         // the operators as `explain` prints them: without places, and without secrets
         let alone =
             Plan { sources: Vec::new(), sinks: Vec::new(), flows: vec![flow.clone()], ..plan.clone() };
@@ -509,14 +512,15 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     }
     let before = &checkpoint.fingerprint;
     let is_flow = |key: &str| key.starts_with("flow ");
-    let flow_of = |key: &str| key.strip_suffix(": operators").unwrap_or(key).to_owned();
+    const PARTS: [&str; 2] = [": operators", ": soft_delete"];
+    let flow_of = |key: &str| PARTS.iter().find_map(|part| key.strip_suffix(part)).unwrap_or(key).to_owned();
     let mut differences: Vec<String> = Vec::new();
     for (key, value) in now.iter().filter(|(key, _)| is_flow(key)) {
         if before.contains_key(&flow_of(key)) && before.get(key) != Some(value) {
             differences.push(format!("changed: {}", flow_of(key)));
         }
     }
-    for key in before.keys().filter(|key| key.ends_with(": operators")) {
+    for key in before.keys().filter(|key| PARTS.iter().any(|part| key.ends_with(part))) {
         if now.contains_key(&flow_of(key)) && !now.contains_key(key) {
             differences.push(format!("changed: {}", flow_of(key)));
         }
@@ -567,7 +571,8 @@ pub(crate) fn bind_all(
     schemas: &[Arc<TableSchema>],
 ) -> Result<Vec<(String, SchemaChangeMode, Arc<TargetTable>)>> {
     let mut tables = Vec::new();
-    let mut owners: BTreeMap<(String, String), (usize, TableId)> = BTreeMap::new();
+    // by target table: its flow, a table that flows into it, and what tells each of them in the key
+    let mut owners: BTreeMap<(String, String), (usize, TableId, BTreeSet<Vec<Row>>)> = BTreeMap::new();
     for (index, flow) in plan.flows.iter().enumerate() {
         for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
             let bound = BoundFlow::bind(flow, schema).map_err(|mut diagnostics| {
@@ -582,17 +587,20 @@ pub(crate) fn bind_all(
             let owner = owners.entry((flow.sink.clone(), target.name.clone()));
             match owner {
                 std::collections::btree_map::Entry::Vacant(entry) => {
-                    entry.insert((index, schema.id.clone()));
+                    entry.insert((index, schema.id.clone(), BTreeSet::from([bound.key_constants()])));
                 }
-                std::collections::btree_map::Entry::Occupied(entry) => {
-                    let (other, id) = entry.get();
-                    if !may_meet(flow, index, *other) {
+                std::collections::btree_map::Entry::Occupied(mut entry) => {
+                    let (other, id, told) = entry.get_mut();
+                    let may_meet =
+                        index == *other && (told.insert(bound.key_constants()) || flow.last_of_key);
+                    if !may_meet {
                         return Err(Error::definite(
                             codes::TARGET_COLLISION,
                             format!("tables \"{id}\" and \"{}\" meet in target table \"{}\"", schema.id, target.name),
                         )
                         .note(format!("flow \"{}\"", flow.name))
-                        .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)"));
+                        .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)")
+                        .help("where equal keys do not occur, or the last row of a key is to stay: with { key_conflict = last }"));
                     }
                 }
             }
@@ -652,11 +660,6 @@ fn warn_of_keys(plan: &Plan, schemas: &[Arc<TableSchema>], status: &StatusHandle
             }
         }
     }
-}
-
-/// Several source tables in one target table must be told apart by a stated key.
-fn may_meet(flow: &FlowPlan, index: usize, other: usize) -> bool {
-    index == other && flow.key.as_ref().is_some_and(|key| key.len() > 1)
 }
 
 /// The sinks, and the ticks that targets have beyond the checkpoint, ascending.

@@ -805,6 +805,8 @@ mod tests {
             include: vec![],
             exclude: vec![],
             backfill: true,
+            soft_delete: None,
+            last_of_key: false,
             span: 0..0,
         }
     }

@@ -45,7 +45,7 @@ use crate::merge::{common, same_type};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::plan::program::BoundFlow;
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
-use cdc_core::schema::{Column, ColumnType, TableId, TableSchema, same_name};
+use cdc_core::schema::{Column, ColumnType, IntWidth, TableId, TableSchema, same_name};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Error, Result, Row, codes};
 use std::collections::BTreeSet;
@@ -125,12 +125,11 @@ pub fn derive(question: &Question<'_>) -> Result<Derived> {
             if again {
                 // first: rows that go anyway need not fit what the other changes make of their columns
                 let name = work.evolved.name.clone();
-                work.push("resnapshot_table", remove_rows(&name, &before.source().id, share, true)?);
+                work.push("resnapshot_table", remove_rows(flow, &name, &before.source().id, share, true)?);
             }
             work.rename_table(before, after)?;
             work.columns(before, after, again)?;
             work.truncate(before)?;
-            let _ = flow;
             Ok(Derived { steps: work.steps, evolved: Some(work.evolved), left: work.left })
         }
     }
@@ -142,7 +141,8 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     let table = after.target();
     let replaces = changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }));
     let again = changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
-    let joined = question.evolved.filter(|_| !(replaces && *share == Share::Alone));
+    let joined =
+        question.evolved.filter(|_| !(replaces && *share == Share::Alone && flow.soft_delete.is_none()));
     let Some(there) = joined else {
         let mut steps = Vec::new();
         // one of an older shape may be there, from before a restart
@@ -151,7 +151,10 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         }
         steps.push(step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }));
         if again {
-            steps.push(step("resnapshot_table", remove_rows(&table.name, &table.schema.id, share, true)?));
+            steps.push(step(
+                "resnapshot_table",
+                remove_rows(flow, &table.name, &table.schema.id, share, true)?,
+            ));
         }
         return Ok(Derived { steps, evolved: Some(Evolved::of(table)), left: Vec::new() });
     };
@@ -164,19 +167,25 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     let now = Evolved::of(table);
     let same_key =
         now.key.len() == evolved.key.len() && now.key.iter().zip(&evolved.key).all(|(a, b)| same_name(a, b));
-    if evolved.feeds.is_empty() && (!merges || (again && !same_key)) {
+    // rows that were deleted are to stay
+    let keeps = flow.soft_delete.is_some();
+    if evolved.feeds.is_empty() && !keeps && (!merges || (again && !same_key)) {
         // nobody's any more: it becomes what the flow writes, if its rows go
         if again && (now.columns != evolved.columns || !same_key) {
             steps.push(step("drop_table", TargetSchemaChange::DropTable { table: evolved.name.clone() }));
         }
         steps.push(step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }));
         if again {
-            steps.push(step("resnapshot_table", remove_rows(&table.name, &table.schema.id, share, true)?));
+            steps.push(step(
+                "resnapshot_table",
+                remove_rows(flow, &table.name, &table.schema.id, share, true)?,
+            ));
         }
         return Ok(Derived { steps, evolved: Some(now), left });
     }
     if again {
-        steps.push(step("resnapshot_table", remove_rows(&evolved.name, &table.schema.id, share, true)?));
+        steps
+            .push(step("resnapshot_table", remove_rows(flow, &evolved.name, &table.schema.id, share, true)?));
     }
     let mut joined = evolved.clone();
     let widened = joined.join(table, flow.on_schema_change)?;
@@ -249,13 +258,13 @@ fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
         return kept("the flow keeps out drop_table", evolved);
     }
     Ok(match share {
-        Share::Alone => Derived {
+        Share::Alone if flow.soft_delete.is_none() => Derived {
             steps: vec![step("drop_table", TargetSchemaChange::DropTable { table: name })],
             evolved: None,
             left: Vec::new(),
         },
         _ => Derived {
-            steps: vec![step("drop_table", remove_rows(&name, source, share, false)?)],
+            steps: vec![step("drop_table", remove_rows(flow, &name, source, share, false)?)],
             evolved: Some(evolved),
             left: Vec::new(),
         },
@@ -273,10 +282,14 @@ fn made_anew(question: &Question<'_>, before: &BoundFlow, after: &BoundFlow) -> 
     let name = evolved.name.clone();
     let replace = if dropped && !again { act(question, "drop_table", "drop_table", &name)? } else { true };
     let ignore = question.flow.on_schema_change == SchemaChangeMode::Ignore || !replace;
-    if ignore || *share != Share::Alone {
+    let keeps = question.flow.soft_delete.is_some();
+    if ignore || keeps || *share != Share::Alone {
         let mut steps = Vec::new();
-        if again {
-            steps.push(step("resnapshot_table", remove_rows(&name, &before.source().id, share, true)?));
+        if again || (keeps && replace && !ignore) {
+            steps.push(step(
+                "resnapshot_table",
+                remove_rows(question.flow, &name, &before.source().id, share, true)?,
+            ));
         }
         if work.feed < evolved.feeds.len() {
             evolved.feeds.remove(work.feed);
@@ -295,7 +308,10 @@ fn made_anew(question: &Question<'_>, before: &BoundFlow, after: &BoundFlow) -> 
         step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }),
     ];
     if again {
-        steps.push(step("resnapshot_table", remove_rows(&table.name, &table.schema.id, share, true)?));
+        steps.push(step(
+            "resnapshot_table",
+            remove_rows(question.flow, &table.name, &table.schema.id, share, true)?,
+        ));
     }
     Ok(Derived { steps, evolved: Some(Evolved::of(table)), left: Vec::new() })
 }
@@ -349,8 +365,25 @@ fn is_wanted(flow: &FlowPlan, kind: &str) -> bool {
     flow.on_schema_change != SchemaChangeMode::Lenient || flow.include.iter().any(|k| k == kind)
 }
 
-fn remove_rows(table: &str, source: &TableId, share: &Share, again: bool) -> Result<TargetSchemaChange> {
+/// All rows of a source table go; with `soft_delete` they stay, as deleted ones.
+fn remove_rows(
+    flow: &FlowPlan,
+    table: &str,
+    source: &TableId,
+    share: &Share,
+    again: bool,
+) -> Result<TargetSchemaChange> {
     let only = only_of(table, source, share)?;
+    if let Some(name) = &flow.soft_delete {
+        let ty = ColumnType::Int { width: IntWidth::Tiny, unsigned: false };
+        let column = Column { default: Some("1".to_owned()), ..Column::new(name.as_str(), ty).not_null() };
+        return Ok(TargetSchemaChange::ResetColumn {
+            table: table.to_owned(),
+            column,
+            implicit: false,
+            only,
+        });
+    }
     Ok(TargetSchemaChange::RemoveRows { table: table.to_owned(), source: source.clone(), only, again })
 }
 
@@ -479,8 +512,10 @@ impl<'q> Work<'q> {
             }
             let table = self.evolved.name.clone();
             let change = match self.question.share {
-                Share::Alone => TargetSchemaChange::TruncateTable { table },
-                share => remove_rows(&table, &before.source().id, share, false)?,
+                Share::Alone if self.question.flow.soft_delete.is_none() => {
+                    TargetSchemaChange::TruncateTable { table }
+                }
+                share => remove_rows(self.question.flow, &table, &before.source().id, share, false)?,
             };
             self.push("truncate_table", change);
         }
@@ -1131,6 +1166,8 @@ mod tests {
             include: vec![],
             exclude: vec![],
             backfill: true,
+            soft_delete: None,
+            last_of_key: false,
             span: 0..0,
         }
     }
@@ -1285,6 +1322,22 @@ mod tests {
         let out = ask(&lenient, &[again()], None, Some(&schema()), &Share::Alone, None).map(made).unwrap();
         let table = bound(&lenient, &schema()).target().clone();
         assert_eq!(out, [TargetSchemaChange::CreateTable { table }, rows_go(vec![], true)]);
+    }
+
+    #[test]
+    fn rows_that_are_to_stay_are_marked_where_others_would_go() {
+        let mut soft = flow(SchemaChangeMode::Evolve);
+        soft.soft_delete = Some("deleted".into());
+        let marked = |out: &[TargetSchemaChange]| matches!(out, [TargetSchemaChange::ResetColumn { column, .. }] if &*column.name == "deleted" && column.default.as_deref() == Some("1"));
+        let truncate = SchemaChange::TruncateTable { table: id() };
+        for change in [truncate, again()] {
+            let out = run(&soft, &[change]).unwrap();
+            assert!(marked(&out), "{out:?}");
+        }
+        let drop = SchemaChange::DropTable { table: id() };
+        let out = ask(&soft, &[drop], Some(&schema()), None, &Share::Alone, None).unwrap();
+        assert!(out.evolved.as_ref().is_some_and(|e| e.feeds.is_empty() && e.column("deleted").is_some()));
+        assert!(marked(&made(out)));
     }
 
     #[test]

@@ -170,6 +170,7 @@ impl Evolved {
                 comment: String::new(),
             }),
             key,
+            soft_delete: None,
         })
     }
 
@@ -214,7 +215,9 @@ impl Evolved {
         });
         let key = key.collect::<Result<Vec<usize>>>()?;
         let schema = TableSchema { columns, primary_key: key.clone(), ..(*bound.schema).clone() };
-        let to = Arc::new(TargetTable { name: self.name.clone(), schema: Arc::new(schema), key });
+        let soft_delete = bound.soft_delete.and_then(|i| place[i]);
+        let to =
+            Arc::new(TargetTable { name: self.name.clone(), schema: Arc::new(schema), key, soft_delete });
         Ok(Some(Coercion::new(bound.clone(), to, from)))
     }
 
@@ -300,6 +303,7 @@ mod tests {
                 comment: String::new(),
             }),
             key: vec![0],
+            soft_delete: None,
         })
     }
 

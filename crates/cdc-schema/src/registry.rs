@@ -403,6 +403,7 @@ mod tests {
                 comment: String::new(),
             }),
             key: vec![0],
+            soft_delete: None,
         }
     }
 

@@ -519,7 +519,12 @@ mod tests {
             charset: Charset::utf8mb4(),
             comment: String::new(),
         };
-        Arc::new(TargetTable { name: "orders".into(), schema: Arc::new(schema), key: vec![0] })
+        Arc::new(TargetTable {
+            name: "orders".into(),
+            schema: Arc::new(schema),
+            key: vec![0],
+            soft_delete: None,
+        })
     }
 
     fn lines(format: &str) -> String {

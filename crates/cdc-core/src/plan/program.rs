@@ -26,6 +26,11 @@
 //! the program makes of the row before, so it must come out as it did when it was written: the four fields above
 //! are refused in such a flow.
 //!
+//! # Rows that stay when they are deleted
+//! With `soft_delete = column` the output has one more column, 0 in each row; a delete is an update that sets it to 1
+//! ([`TargetTable::soft_delete`]), and so is the delete half of a row that moves to another key or leaves through a filter.
+//! A row that comes again is written as a whole, with 0.
+//!
 //! An update that leaves the output as it was is an upsert all the same: the target may not have the row yet,
 //! since a chunk leaves out rows that the log has touched.
 //!
@@ -50,7 +55,7 @@ use crate::event::{Change, Op, Origin};
 use crate::expr::eval::{Binder, BoundExpr, ExprType, Scope, ScopeColumn, unknown_column};
 use crate::expr::{Expr, ExprKind, MetaField};
 use crate::row::{Row, RowBuilder};
-use crate::schema::{Column, TableId, TableSchema, same_name};
+use crate::schema::{Column, ColumnType, IntWidth, TableId, TableSchema, same_name};
 use crate::value::Value;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -118,6 +123,25 @@ pub fn target_name(flow: &FlowPlan, table: &TableId) -> Result<String, Diagnosti
         return Err(Diagnostic::error(codes::TEMPLATE_GROUP, headline).at(flow.span.clone(), ""));
     }
     Ok(name)
+}
+
+/// May rows of a table come into a target table that these others flow into by the same flow? They may if the key tells them apart, or if
+/// the flow says that the last one of a key stays.
+pub fn may_meet<'t>(
+    flow: &FlowPlan,
+    schema: &Arc<TableSchema>,
+    others: impl IntoIterator<Item = &'t TableId>,
+) -> bool {
+    if flow.last_of_key {
+        return true;
+    }
+    // what is constant is made of the table's name and of literals, so another table of that shape shows it
+    let constants = |id: &TableId| {
+        let schema = Arc::new(TableSchema { id: id.clone(), ..TableSchema::clone(schema) });
+        BoundFlow::bind(flow, &schema).map(|b| b.key_constants()).unwrap_or_default()
+    };
+    let ours = constants(&schema.id);
+    others.into_iter().all(|other| *other == schema.id || constants(other) != ours)
 }
 
 /// Binds a flow to every one of these tables that it catches, and says what is wrong with it: each mistake
@@ -207,6 +231,7 @@ impl BoundFlow {
             shape.apply(op);
         }
         let key = shape.key(flow, schema);
+        let soft_delete = flow.soft_delete.as_ref().and_then(|name| shape.flag(name, &key, flow));
         let name = match target_name(flow, &schema.id) {
             Ok(name) => name,
             Err(diagnostic) => {
@@ -231,6 +256,7 @@ impl BoundFlow {
             }),
             name,
             key,
+            soft_delete,
         };
         Ok(BoundFlow {
             needs: shape.needs(schema, &target),
@@ -263,6 +289,13 @@ impl BoundFlow {
     /// of nothing but literals and the table's name. They tell the table's rows from those of another one.
     pub fn constants(&self) -> &[(usize, Row)] {
         &self.constants
+    }
+
+    /// The values of those columns of the key that hold one value in all rows of the source table: two tables in which they differ have no
+    /// key in common.
+    pub fn key_constants(&self) -> Vec<Row> {
+        let in_key = |i: &usize| self.target.key.contains(i);
+        self.constants.iter().filter(|(i, _)| in_key(i)).map(|(_, value)| value.clone()).collect()
     }
 
     /// True if every row comes out as it went in: nothing is filtered, computed, dropped or moved. Columns
@@ -382,6 +415,11 @@ impl BoundFlow {
         let (before, after) = match (before, after, &change.after) {
             // what it lacks may be dropped
             (before, Some((key, row)), Some(source)) if lacks && row.has_absent() => {
+                let moves = before.as_ref().is_some_and(|(old, _)| *old != key);
+                if moves && self.target.soft_delete.is_some() {
+                    let headline = "the row image of a row that moves to another key does not hold all columns, and rows that go are kept (soft_delete)";
+                    return Err(located(Error::definite(codes::PARTIAL_IMAGE, headline), source, &meta));
+                }
                 if !in_part || (before.is_none() && change.before.is_some()) {
                     // one that comes new, or through a filter, must be there as a whole
                     let headline = "the row image of a row that comes new does not hold all columns";
@@ -418,7 +456,10 @@ impl BoundFlow {
         };
         match (before, after) {
             (None, None) => {}
-            (Some((key, row)), None) => out.push(target_change(TargetOp::Delete, key, None, Some(row))),
+            (Some((key, row)), None) => out.push(match self.target.soft_delete {
+                None => target_change(TargetOp::Delete, key, None, Some(row)),
+                Some(flag) => kept(flag, key, &row, target_change),
+            }),
             (None, Some((key, row))) => out.push(target_change(TargetOp::Upsert, key, Some(row), None)),
             // equal keys have equal bytes
             (Some((old, _)), Some((new, _))) if old == new && self.target.is_multiset() => {}
@@ -426,7 +467,10 @@ impl BoundFlow {
                 out.push(target_change(TargetOp::Upsert, new, Some(row), Some(before)));
             }
             (Some((old, before)), Some((new, row))) => {
-                out.push(target_change(TargetOp::Delete, old, None, Some(before)));
+                out.push(match self.target.soft_delete {
+                    None => target_change(TargetOp::Delete, old, None, Some(before)),
+                    Some(flag) => kept(flag, old, &before, target_change),
+                });
                 out.push(target_change(TargetOp::Upsert, new, Some(row), None));
             }
         }
@@ -442,6 +486,23 @@ impl BoundFlow {
         let headline = format!("a change without the row {which} it");
         explained(Error::definite(codes::PARTIAL_IMAGE, headline).note(place_of(meta)))
     }
+}
+
+/// A row that the source deletes and the target keeps: an update of it. Where its image does not hold all columns nothing is said of the
+/// row before, since a snapshot that is under way need not have brought it.
+fn kept(
+    flag: usize,
+    key: Row,
+    row: &Row,
+    target_change: impl Fn(TargetOp, Row, Option<Row>, Option<Row>) -> TargetChange,
+) -> TargetChange {
+    let gone = packed(|builder| {
+        for (i, value) in row.iter().enumerate() {
+            builder.push(if i == flag { &Value::Int(1) } else { &value });
+        }
+    });
+    let before = (!row.has_absent()).then(|| row.clone());
+    TargetChange { source_op: Op::Update, ..target_change(TargetOp::Upsert, key, Some(gone), before) }
 }
 
 /// What to do about an image without all columns.
@@ -700,6 +761,32 @@ impl<'s> Shape<'s> {
                 self.errors.push(duplicate_column(new, span));
             }
         }
+    }
+
+    /// The column that tells rows that the source has deleted; its place.
+    fn flag(&mut self, name: &str, key: &[usize], flow: &FlowPlan) -> Option<usize> {
+        if key.is_empty() {
+            self.errors.push(
+                Diagnostic::error(
+                    codes::NO_KEY,
+                    format!("soft_delete in a flow of table \"{}\", which has no key", self.table),
+                )
+                .at(flow.span.clone(), "")
+                .note("rows that stay are found again by their key")
+                .help("name the columns that identify a row with `key (...)`"),
+            );
+            return None;
+        }
+        let expr = Expr { kind: ExprKind::Literal(Value::Int(0)), span: flow.span.clone() };
+        let bound = self.bound(&expr, false)?;
+        let ty = bound.ty().clone();
+        self.steps.push(Step::Compute(bound));
+        self.registers += 1;
+        let mut column =
+            Column::new(name, ColumnType::Int { width: IntWidth::Tiny, unsigned: false }).not_null();
+        column.default = Some("0".to_owned());
+        let column = ShapeColumn { column, ty, register: self.registers - 1 };
+        self.push(column, &flow.span).then(|| self.columns.len() - 1)
     }
 
     /// The indexes of the key among the columns of the result.

@@ -32,6 +32,9 @@ pub(crate) struct LoweredFlow<'f> {
     pub source: usize,
 }
 
+/// What may become of equal keys of several tables. (`error` would have to ask the target for each row.)
+const KEY_CONFLICTS: &[&str] = &["last"];
+
 /// The options of a flow.
 pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
     let text = |name, not_yet: &'static str| OptionDescriptor {
@@ -42,6 +45,12 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
         option("on_schema_change", OptionKind::Choice(MODES), "what to do about a schema change"),
         option("include", OptionKind::List, "kinds of schema changes to apply"),
         option("exclude", OptionKind::List, "kinds of schema changes to pass over"),
+        option("soft_delete", OptionKind::Name, "the target's column that says of a row that it was deleted"),
+        option(
+            "key_conflict",
+            OptionKind::Choice(KEY_CONFLICTS),
+            "last: of rows of several tables that agree in the key the last one written stays",
+        ),
         OptionDescriptor {
             default: Some("true"),
             ..option(
@@ -52,9 +61,7 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
         },
         text("upsert", "flows of one keyed table need no such operator; it comes with views"),
         text("on_conflict", "it comes with views"),
-        text("key_conflict", "the last row of a key wins"),
         text("consistency", "every commit is a state that the source had"),
-        text("soft_delete", "deletes reach the target as deletes"),
     ]
 }
 
@@ -109,6 +116,8 @@ impl<'f> Context<'f> {
             include: list("include"),
             exclude: list("exclude"),
             backfill: options.bool("backfill").unwrap_or(true),
+            soft_delete: options.text("soft_delete").map(str::to_owned),
+            last_of_key: options.text("key_conflict") == Some("last"),
             span: span.range(),
         };
         let plan = match (ops, target, key, sink) {

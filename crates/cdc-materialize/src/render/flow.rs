@@ -8,12 +8,12 @@ use crate::record::{Record, Routed, worker_of};
 use crate::render::{Failure, Records};
 use cdc_core::connector::{TargetChange, TargetTable};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
-use cdc_core::plan::program::{BoundFlow, RowMeta, Stage};
+use cdc_core::plan::program::{BoundFlow, RowMeta, Stage, may_meet};
 use cdc_core::plan::{FlowOp, FlowPlan, Plan};
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::Stream;
@@ -180,7 +180,8 @@ fn route<'scope>(
         let flow = &plan.flows[index];
         // what is left to do once the operators are through: the target's name and key
         let tail = FlowPlan { ops: Vec::new(), ..flow.clone() };
-        let in_order = peers == 1 || flow.key.is_none();
+        // equal keys of several tables meet at one worker too
+        let in_order = peers == 1 || (flow.key.is_none() && !flow.last_of_key);
         let mut bound: Bound<BoundFlow> = Bound::new();
         let mut owners = Owners::default();
         let plan = plan.clone();
@@ -199,7 +200,7 @@ fn route<'scope>(
                             }
                             let program = bound.get(&batch.schema, || {
                                 let bound = BoundFlow::bind(&tail, &batch.schema).map_err(first)?;
-                                owners.take(flow, &bound.target().name, &batch.schema.id)?;
+                                owners.note(&bound.target().name, &batch.schema.id);
                                 Ok(bound)
                             });
                             let result =
@@ -269,37 +270,46 @@ fn route<'scope>(
     })
 }
 
-/// Which source table each target table of a flow belongs to. Two that meet in one target are refused, unless the
-/// flow states a key that can tell them apart: the check at the start, for tables that come while it runs.
+/// Which source tables flow into each target table of a flow. One that comes while it runs must be told apart from the others
+/// there by the key: the check that the tables at the start have had.
 #[derive(Default)]
 struct Owners {
-    tables: HashMap<String, TableId>,
+    tables: HashMap<String, BTreeSet<TableId>>,
 }
 
 impl Owners {
-    fn take(&mut self, flow: &FlowPlan, target: &str, source: &TableId) -> Result<()> {
-        let owner = self.tables.entry(target.to_owned()).or_insert_with(|| source.clone());
-        if owner == source || flow.key.as_ref().is_some_and(|key| key.len() > 1) {
-            return Ok(());
+    fn note(&mut self, target: &str, source: &TableId) {
+        let owners = self.tables.entry(target.to_owned()).or_default();
+        if !owners.contains(source) {
+            owners.insert(source.clone());
         }
-        Err(Error::definite(
-            cdc_core::codes::TARGET_COLLISION,
-            format!("tables \"{owner}\" and \"{source}\" meet in target table \"{target}\""),
-        )
-        .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart"))
     }
 
     fn follow(&mut self, flow: &FlowPlan, event: &SchemaEvent, tables: Option<&Tables>) -> Result<()> {
         let Some((before, after)) = tables else { return Ok(()) };
         if let (Some(table), Some(schema)) = (before, &event.before)
-            && self.tables.get(&table.name) == Some(&schema.id)
+            && let Some(owners) = self.tables.get_mut(&table.name)
         {
-            self.tables.remove(&table.name);
+            owners.remove(&schema.id);
         }
-        match (after, &event.after) {
-            (Some(table), Some(schema)) => self.take(flow, &table.name, &schema.id),
-            _ => Ok(()),
+        let (Some(table), Some(schema)) = (after, &event.after) else { return Ok(()) };
+        let others = self.tables.get(&table.name).into_iter().flatten();
+        if !may_meet(flow, schema, others) {
+            let other = self.tables.get(&table.name).and_then(|t| t.iter().find(|id| **id != schema.id));
+            return Err(Error::definite(
+                cdc_core::codes::TARGET_COLLISION,
+                format!(
+                    "tables \"{}\" and \"{}\" meet in target table \"{}\"",
+                    other.map_or_else(String::new, ToString::to_string),
+                    schema.id,
+                    table.name
+                ),
+            )
+            .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)")
+            .help("where equal keys do not occur, or the last row of a key is to stay: with { key_conflict = last }"));
         }
+        self.note(&table.name, &schema.id);
+        Ok(())
     }
 }
 

@@ -322,7 +322,12 @@ mod tests {
             charset: Charset::utf8mb4(),
             comment: String::new(),
         };
-        let table = Arc::new(TargetTable { name: "log".into(), schema: Arc::new(schema), key: vec![0] });
+        let table = Arc::new(TargetTable {
+            name: "log".into(),
+            schema: Arc::new(schema),
+            key: vec![0],
+            soft_delete: None,
+        });
         let change = |ordinal, op| TargetChange {
             tick: 1,
             ordinal,

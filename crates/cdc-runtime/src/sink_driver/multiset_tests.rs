@@ -206,6 +206,8 @@ fn flow(operators: bool) -> FlowPlan {
         include: vec![],
         exclude: vec![],
         backfill: true,
+        soft_delete: None,
+        last_of_key: false,
         span: 0..0,
     }
 }

@@ -165,8 +165,8 @@ impl Found {
         Ok(!conn.rows(&format!("SELECT 1 FROM {} LIMIT 1", self.full))?.is_empty())
     }
 
-    pub(crate) fn count(&self, conn: &Conn) -> Result<u64, Pg> {
-        let rows = conn.rows(&format!("SELECT count(*) FROM {}", self.full))?;
+    pub(crate) fn count(&self, conn: &Conn, condition: &str) -> Result<u64, Pg> {
+        let rows = conn.rows(&format!("SELECT count(*) FROM {}{condition}", self.full))?;
         let count = rows.first().and_then(|r| r.first()?.as_deref()?.parse().ok());
         Ok(count.unwrap_or_default())
     }

@@ -276,7 +276,7 @@ impl PostgresSink {
         if owners.iter().any(is_ours) || !found.has_rows(conn).map_err(failed)? {
             return Ok(());
         }
-        let count = found.count(conn).map_err(failed)?;
+        let count = found.count(conn, "").map_err(failed)?;
         let mut error = Error::definite(
             codes::TARGET_PROGRESS,
             format!("table \"{}\" already holds {count} rows that this pipeline did not write", found.name),

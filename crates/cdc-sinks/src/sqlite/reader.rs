@@ -62,6 +62,12 @@ fn key_columns(table: &TargetTable) -> Vec<usize> {
 }
 
 /// The names of our key columns, as the target spells them.
+/// Behind a statement: without rows that the source has deleted.
+fn there(table: &TargetTable) -> String {
+    let flag = table.soft_delete.and_then(|i| table.schema.columns.get(i));
+    flag.map_or_else(String::new, |c| format!(" WHERE {} = 0", quote(&c.name)))
+}
+
 fn key_names<'a>(table: &'a TargetTable, found: &'a Found) -> Vec<&'a str> {
     let columns = key_columns(table).into_iter().filter_map(|i| table.schema.columns.get(i));
     columns.map(|c| found.column(&c.name).map_or(&*c.name, |f| &*f.name)).collect()
@@ -71,7 +77,10 @@ impl TargetReader for SqliteReader {
     fn count(&mut self, table: &TargetTable) -> Result<u64> {
         let count = match self.find(table)? {
             None => Ok(0),
-            Some((db, found)) => found.count(db),
+            Some((db, found)) => {
+                let sql = format!("SELECT COUNT(*) FROM {}{}", quote(&found.name), there(table));
+                db.query_row(&sql, [], |r| r.get::<_, i64>(0))
+            }
         };
         let count = count.map_err(|e| self.errors().of(codes::TARGET_OPEN, "counting rows", &e))?;
         Ok(u64::try_from(count).unwrap_or(0))
@@ -132,7 +141,12 @@ impl TargetReader for SqliteReader {
         let path = self.options.path.clone();
         let Some((db, found)) = self.find(table)? else { return Ok(()) };
         let names = key_names(table, &found);
-        let sql = format!("SELECT {} FROM {}", quote_all(names.iter().copied()), quote(&found.name));
+        let sql = format!(
+            "SELECT {} FROM {}{}",
+            quote_all(names.iter().copied()),
+            quote(&found.name),
+            there(table)
+        );
         let mut scan = || -> rusqlite::Result<()> {
             let mut statement = db.prepare_cached(&sql)?;
             let mut rows = statement.query([])?;

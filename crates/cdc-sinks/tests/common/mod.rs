@@ -46,7 +46,12 @@ pub fn table(name: &str, columns: Vec<Column>, key: &[usize]) -> Arc<TargetTable
         charset: Charset::utf8mb4(),
         comment: String::new(),
     };
-    Arc::new(TargetTable { name: name.to_owned(), schema: Arc::new(schema), key: key.to_vec() })
+    Arc::new(TargetTable {
+        name: name.to_owned(),
+        schema: Arc::new(schema),
+        key: key.to_vec(),
+        soft_delete: None,
+    })
 }
 
 /// `orders (id INT, note VARCHAR)`.
