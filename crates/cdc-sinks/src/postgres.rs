@@ -79,6 +79,7 @@ mod look;
 mod options;
 mod pending;
 mod reader;
+mod silence;
 mod sink;
 mod sql;
 mod tls;

@@ -99,7 +99,7 @@ impl PostgresSink {
     fn connect(&mut self) -> Result<()> {
         if self.conn.as_ref().is_none_or(Conn::is_closed) {
             self.forget();
-            self.conn = Some(Conn::open(&self.options)?);
+            self.conn = Some(Conn::open(&self.options, self.claim.is_some())?);
         }
         Ok(())
     }
