@@ -22,6 +22,7 @@ pub mod function;
 pub mod panics;
 pub mod plan;
 pub mod position;
+pub mod preflight;
 pub mod row;
 pub mod schema;
 pub mod schema_change;

@@ -19,6 +19,7 @@ use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::{BoundFlow, multiset_warnings, whole_rows_missing};
 use cdc_core::plan::{FlowPlan, Plan, SourcePlan};
 use cdc_core::position::Position;
+use cdc_core::preflight::Check;
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
@@ -176,6 +177,13 @@ fn run_on(
     let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name, &Waiting { status, stop })?;
     let upstream = Upstream { servers: capture.upstream().to_vec(), tables: config.tables.clone() };
     for sink in &mut open {
+        let its: Vec<_> =
+            tables.iter().filter(|(name, _)| *name == sink.name).map(|(_, t)| t.clone()).collect();
+        // what the first schema change, or the first row, would stumble over
+        for lack in sink.sink.preflight(&its)?.iter().filter_map(Check::diagnostic) {
+            let warning = Diagnostic { severity: Severity::Warning, ..lack };
+            status.notice(warning.note(format!("sink \"{}\"", sink.name)));
+        }
         sink.sink.fed_by(&upstream)?;
         if sink.resumed == base.tick {
             for (_, table) in tables.iter().filter(|(name, _)| *name == sink.name) {

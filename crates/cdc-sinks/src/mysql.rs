@@ -87,6 +87,7 @@ mod default;
 mod json;
 mod look;
 mod options;
+mod preflight;
 mod reader;
 mod silence;
 mod sql;
@@ -103,6 +104,7 @@ use cdc_core::connector::{
 };
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::position::Binding;
+use cdc_core::preflight::Check;
 use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, codes};
@@ -706,6 +708,15 @@ impl Sink for MysqlSink {
         self.between = between;
         self.inspected = Some((job.clone(), resume.is_some()));
         Ok(resume)
+    }
+
+    fn place(&self) -> String {
+        self.options.place()
+    }
+
+    fn preflight(&mut self, _: &[Arc<TargetTable>]) -> Result<Vec<Check>> {
+        let (link, errors) = self.link()?;
+        preflight::check(link, errors)
     }
 
     fn fed_by(&mut self, upstream: &Upstream) -> Result<()> {

@@ -78,6 +78,7 @@ mod error;
 mod look;
 mod options;
 mod pending;
+mod preflight;
 mod reader;
 mod silence;
 mod sink;
