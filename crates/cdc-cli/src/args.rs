@@ -138,7 +138,7 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   cdc check shop.cdc                   what is wrong, each mistake at its place
   cdc check *.cdc --format json        for editors and CI
-  cdc check shop.cdc --live            also what the server and the account lack, and how to mend it";
+  cdc check shop.cdc --live            also what servers, targets and accounts lack, and how to mend it";
 
 /// Of `cdc check`.
 #[derive(Debug, Group)]
@@ -147,7 +147,7 @@ pub struct CheckArgs {
     /// The pipeline files
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Connect to the sources: settings, privileges, tables
+    /// Connect to sources and targets: settings, privileges, tables
     #[arg(long)]
     pub live: bool,
     /// For people or for programs

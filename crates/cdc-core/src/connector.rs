@@ -23,6 +23,7 @@ use crate::Result;
 use crate::event::{Op, Origin};
 use crate::plan::pattern::TableSet;
 use crate::position::Binding;
+use crate::preflight::Check;
 use crate::row::Row;
 use crate::schema::{Column, ColumnType, TableId, TableSchema};
 use crate::tick::Tick;
@@ -298,6 +299,21 @@ pub trait Sink: Send {
     /// commits what it has before a tick with one, so that the change is the first of what is open.
     fn commits_by_itself(&self) -> bool {
         false
+    }
+
+    /// Server and database, or file, for messages; empty where there is neither.
+    fn place(&self) -> String {
+        String::new()
+    }
+
+    /// What the target and the account must have to write these tables, and have or not. Asked behind `inspect`; changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// `TARGET_OPEN`. What does not do is in the checks.
+    fn preflight(&mut self, tables: &[Arc<TargetTable>]) -> Result<Vec<Check>> {
+        let _ = tables;
+        Ok(Vec::new())
     }
 
     /// Where the rows come from; said behind `inspect`, in front of `check`. A sink that writes to that very server refuses, here

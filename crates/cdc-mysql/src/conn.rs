@@ -7,13 +7,12 @@
 mod tls;
 
 use crate::config::{Config, Tls};
+use cdc_core::panics::caught_async;
 use cdc_core::{Error, Result, codes};
-use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, IoError, OptsBuilder};
 use std::any::Any;
 use std::io::ErrorKind;
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 /// What every session begins with. The time-outs let a server wait for us while our targets are slow. Keys may hold dates that
@@ -105,7 +104,7 @@ fn says(panic: &(dyn Any + Send), part: &str) -> bool {
 /// The library panics on an RSA key that is none, or into which the password does not fit, and where it is asked for
 /// `parsec`: here that is a result.
 async fn open(opts: OptsBuilder) -> std::thread::Result<mysql_async::Result<Conn>> {
-    AssertUnwindSafe(Conn::new(opts)).catch_unwind().await
+    caught_async(Conn::new(opts)).await
 }
 
 fn password(config: &Config) -> Result<Option<String>> {

@@ -7,46 +7,11 @@
 use crate::config::Config;
 use crate::conn::{query_error, server_code};
 use crate::server::{Flavor, Server};
-use cdc_core::diagnostic::Code;
 use cdc_core::{Diagnostic, Error, Result, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// The setting or privilege.
-    pub setting: String,
-    /// What it must be.
-    pub expected: String,
-    /// What it is.
-    pub actual: String,
-    /// The statement that mends it.
-    pub mend: String,
-    /// Does it do?
-    pub ok: bool,
-    /// Nothing is lost without it, for now.
-    pub advised: bool,
-    /// The code of an error about it.
-    pub code: Code,
-}
-
-impl Check {
-    /// As a diagnostic, if it does not do: an error, or a warning where it is only advised.
-    pub fn diagnostic(&self) -> Option<Diagnostic> {
-        if self.ok {
-            return None;
-        }
-        let diagnostic = if self.advised {
-            let headline = format!("{} is {}, {} is advised", self.setting, self.actual, self.expected);
-            Diagnostic::warning(self.code, headline)
-        } else {
-            let headline = format!("{} is {}, {} is needed", self.setting, self.actual, self.expected);
-            Diagnostic::error(self.code, headline)
-        };
-        Some(diagnostic.help(self.mend.clone()))
-    }
-}
+pub use cdc_core::preflight::Check;
 
 /// How long a log should be kept: long enough to find out that a pipeline has stopped, and to start it again.
 const RETENTION: u64 = 24 * 3600;

@@ -14,10 +14,12 @@ use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommit
 use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until};
 use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
-use cdc_core::connector::{JobIdentity, Sink, TargetTable, Upstream};
+use cdc_core::connector::{JobIdentity, Resume, Sink, TargetTable, Upstream};
+use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::{BoundFlow, multiset_warnings, whole_rows_missing};
 use cdc_core::plan::{Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
+use cdc_core::preflight::Check;
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
@@ -32,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use timely::scheduling::SyncActivator;
 use tokio::sync::{Semaphore, watch};
 
@@ -176,7 +178,7 @@ fn run_on(
         return Err(Error::from(missing));
     }
     warn_of_keys(plan, &schemas, status);
-    let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name)?;
+    let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name, &Waiting { status, stop })?;
     let mut written = Vec::new();
     for sink in &open {
         let ours =
@@ -187,6 +189,11 @@ fn run_on(
     }
     let upstream = Upstream { servers: capture.upstream().to_vec(), tables: config.tables.clone() };
     for (sink, written) in open.iter_mut().zip(&written) {
+        // what the first schema change, or the first row, would stumble over
+        for lack in sink.sink.preflight(written)?.iter().filter_map(Check::diagnostic) {
+            let warning = Diagnostic { severity: Severity::Warning, ..lack };
+            status.notice(warning.note(format!("sink \"{}\"", sink.name)));
+        }
         sink.sink.fed_by(&upstream)?;
         if sink.resumed == base.tick {
             for table in written {
@@ -662,6 +669,44 @@ fn warn_of_keys(plan: &Plan, schemas: &[Arc<TableSchema>], status: &StatusHandle
     }
 }
 
+/// How long a target that cannot be reached is waited for at the start: both may have been started at once.
+const AT_START: Duration = Duration::from_secs(30);
+
+/// Who is told of a target that is waited for, and who may end it.
+struct Waiting<'a> {
+    status: &'a StatusHandle,
+    stop: &'a Stop,
+}
+
+impl Waiting<'_> {
+    /// Asks a target where it stands. One that cannot be reached now is asked again for a while, and that is told; what is
+    /// wrong for good (an account, a name) is an error at once.
+    fn until_open(&self, name: &str, sink: &mut dyn Sink, job: &JobIdentity) -> Result<Option<Resume>> {
+        let deadline = Instant::now() + AT_START;
+        let mut wait = Duration::from_millis(250);
+        loop {
+            let error = match sink.inspect(job) {
+                Err(error) if error.is_transient() && error.code() == codes::TARGET_OPEN => error,
+                answer => return answer,
+            };
+            if self.stop.is_told() {
+                return Err(error.note("told to stop: not tried again"));
+            }
+            if Instant::now() + wait > deadline {
+                return Err(error.note(format!("sink \"{name}\": it was tried for {AT_START:?}")));
+            }
+            let warning = Diagnostic { severity: Severity::Warning, ..error.diagnostic().clone() };
+            self.status.notice(warning.note(format!("sink \"{name}\": trying again in {wait:?}")));
+            // Ctrl-C is not to wait
+            let until = Instant::now() + wait;
+            while Instant::now() < until && !self.stop.is_told() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            wait = (wait * 2).min(Duration::from_secs(5));
+        }
+    }
+}
+
 /// The sinks, and the ticks that targets have beyond the checkpoint, ascending.
 type Inspected = (Vec<OpenSink>, VecDeque<(Tick, Position)>);
 
@@ -673,6 +718,7 @@ fn inspect(
     first: bool,
     dir: &StateDir,
     source: &str,
+    waiting: &Waiting<'_>,
 ) -> Result<Inspected> {
     let mut open = Vec::new();
     let mut cuts: BTreeMap<Tick, Position> = BTreeMap::new();
@@ -695,7 +741,7 @@ fn inspect(
                 "use the state folder that belongs to the target; to copy anew: remove the state folder and the target's tables and progress",
             )
         };
-        let resumed = match sink.inspect(&identity)? {
+        let resumed = match waiting.until_open(&name, &mut *sink, &identity)? {
             Some(_) if first => {
                 return Err(foreign(
                     "the target holds progress of this pipeline, and there is no state to go on from",

@@ -2,7 +2,7 @@
 //!
 //! A worker that panics would leave its siblings waiting for it for ever (measured: a run with two workers
 //! hangs). So a panic anywhere in the process prints what happened and ends the process; the next start goes on
-//! from the targets' progress, which a panic cannot have touched.
+//! from the targets' progress, which a panic cannot have touched. What is caught on purpose (`cdc_core::panics`) is not meant.
 
 use cdc_core::{Error, codes};
 
@@ -12,6 +12,10 @@ pub const PANIC_EXIT: i32 = 101;
 /// From now on a panic of any thread ends the process with [`PANIC_EXIT`].
 pub fn exit_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
+        // of a library, on what a server sends: an error like any other
+        if cdc_core::panics::is_caught() {
+            return;
+        }
         let thread = std::thread::current();
         let what = panic
             .payload()

@@ -41,7 +41,8 @@
 //! 3. *A lost answer.* If the connection breaks after COMMIT was sent, the transaction may have become durable all the
 //!    same, or may do so while we come back. The new connection reads the progress row `FOR UPDATE`: that waits
 //!    for the lost transaction, whose lock it is, to end either way, and the old session is ended first if it still
-//!    has our named lock, since a server may take hours to notice that a client is gone. If the row says t, the
+//!    has our named lock, since a server may take hours to notice that a client is gone. (That we do not wait as long
+//!    for a server that is gone: `mysql/silence.rs`.) If the row says t, the
 //!    commit is done. If not, nothing of it is there, and the committer writes the ticks again. (A lost commit that
 //!    is found only when the next transaction begins is passed over: what it covers, rows and schema changes, is not
 //!    written again, and its commit is reported as done.)
@@ -86,7 +87,9 @@ mod default;
 mod json;
 mod look;
 mod options;
+mod preflight;
 mod reader;
+mod silence;
 mod sql;
 mod types;
 mod write;
@@ -101,6 +104,7 @@ use cdc_core::connector::{
 };
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::position::Binding;
+use cdc_core::preflight::Check;
 use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, codes};
@@ -205,6 +209,15 @@ pub fn descriptor() -> ConnectorDescriptor {
                 "10s",
                 option("connect_timeout", OptionKind::Duration, "how long a connection may take to open"),
             ),
+            by_default(
+                "30s",
+                option(
+                    "answer_timeout",
+                    OptionKind::Duration,
+                    "how long the server may be silent before another connection asks whether it is at work; if it is not, \
+                     the connection is given up and what was open is written again",
+                ),
+            ),
         ],
         example: "sink dw = mysql {\n  url      = \"mysql://127.0.0.1:3306\"\n  database = \"dw\"\n  user     = \"cdc\"\n  password = \"${DW_PASSWORD}\"\n}",
     }
@@ -304,7 +317,7 @@ impl MysqlSink {
                 return Err(self.lost());
             }
             self.link = None;
-            let mut link = Link::open(&self.options)?;
+            let mut link = Link::open(&self.options, self.claim.is_some())?;
             if let Some(claim) = &self.claim {
                 self.session = lock_again(&mut link, &self.options, claim, self.session)?;
             }
@@ -419,7 +432,7 @@ impl MysqlSink {
 
     /// Makes a table that is not there.
     fn make(&mut self, table: &Arc<TargetTable>) -> Result<()> {
-        let aside = if self.open.is { Some(Link::open(&self.options)?) } else { None };
+        let aside = if self.open.is { Some(Link::open(&self.options, true)?) } else { None };
         let (link, errors) = self.link()?;
         let sql = create_table(table, &link.dialect)?;
         let made = |link: &mut Link| match link.run(&sql) {
@@ -697,6 +710,15 @@ impl Sink for MysqlSink {
         Ok(resume)
     }
 
+    fn place(&self) -> String {
+        self.options.place()
+    }
+
+    fn preflight(&mut self, _: &[Arc<TargetTable>]) -> Result<Vec<Check>> {
+        let (link, errors) = self.link()?;
+        preflight::check(link, errors)
+    }
+
     fn fed_by(&mut self, upstream: &Upstream) -> Result<()> {
         let (link, errors) = self.link()?;
         let ask = |link: &mut Link| -> mysql_async::Result<(Vec<String>, bool)> {
@@ -744,7 +766,7 @@ impl Sink for MysqlSink {
         self.writers.clear();
         let mut link = match looked {
             Some(link) => link,
-            None => Link::open(&self.options)?,
+            None => Link::open(&self.options, false)?,
         };
         let errors = Errors(&self.options);
         check_ours(&mut link, errors)?;

@@ -332,6 +332,10 @@ impl Sink for SqliteSink {
         Ok(resume)
     }
 
+    fn place(&self) -> String {
+        self.options.path.display().to_string()
+    }
+
     fn check(&mut self, table: &TargetTable) -> Result<()> {
         check_name(&table.name)?;
         let opened;

@@ -540,3 +540,105 @@ fn a_process_killed_at_any_instant_leaves_whole_ticks() {
     }
     assert!(last > 20, "the rounds committed {last} ticks only");
 }
+
+/// A sink that is patient for less than a second.
+fn impatient(case: &Case<'_>) -> Box<dyn Sink> {
+    let mut plan = case.plan();
+    for name in ["answer_timeout", "connect_timeout"] {
+        plan.options.0.insert(name.into(), cdc_core::plan::OptionValue::Duration(400));
+    }
+    let mut sink = cdc_sinks::open(&plan, std::path::Path::new(".")).unwrap();
+    sink.inspect(&job("run 1")).unwrap();
+    sink.claim(&job("run 1")).unwrap();
+    sink
+}
+
+/// A row of a table without key, which would show that it was written twice, and one of a table with a key.
+fn both(tick: u64) -> [TargetBatch; 2] {
+    [
+        upserts(&orders(), tick, &[order(tick as i64, "a")]),
+        batch(&log(), vec![line(tick, TargetOp::Upsert, &format!("line {tick}"))]),
+    ]
+}
+
+fn both_once(case: &Case<'_>, ticks: u64) {
+    let rows: Vec<Row> = (1..=ticks).map(|t| order(t as i64, "a")).collect();
+    case.equal(&orders(), &rows);
+    let lines = case.sql("SELECT count(*), count(DISTINCT line) FROM log");
+    assert_eq!(lines, [format!("{ticks}|{ticks}")]);
+}
+
+#[test]
+fn a_network_that_goes_silent_is_given_up_and_nothing_is_lost() {
+    let target = Target::start();
+    let proxy = Proxy::start(target.server.port()).unwrap();
+    let case = target.case().through(proxy.port());
+    let mut sink = impatient(&case);
+    assert!(commit(&mut *sink, 1, &both(1)).is_empty());
+    // with nobody there, and with a server that has not got what we sent; in front of a transaction, and at its end
+    for (tick, step) in (2..).zip(0..4) {
+        if step >= 2 {
+            both(tick).iter().try_for_each(|b| sink.prepare(&b.table).and_then(|()| sink.write(b))).unwrap();
+        }
+        if step % 2 == 0 {
+            proxy.stall(true)
+        } else {
+            proxy.swallow()
+        }
+        let began = std::time::Instant::now();
+        let written = both(tick)
+            .iter()
+            .try_for_each(|b| sink.prepare(&b.table).and_then(|()| sink.write(b)))
+            .and_then(|()| sink.commit(tick, &binding(tick)));
+        // where new connections pass, the commit may have come about by one
+        if let Err(error) = written {
+            assert!(error.is_transient(), "{error}");
+        } else {
+            assert!(step % 2 == 1);
+        }
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        sink.rollback();
+        proxy.stall(false);
+        commit(&mut *sink, tick, &both(tick));
+        both_once(&target_case_direct(&case), tick);
+    }
+}
+
+#[test]
+fn a_server_that_hangs_is_given_up_and_one_that_is_at_work_is_waited_for() {
+    let target = Target::start();
+    let case = target.case();
+    let mut sink = impatient(&case);
+    assert!(commit(&mut *sink, 1, &both(1)).is_empty());
+    target.server.freeze(true).unwrap();
+    let began = std::time::Instant::now();
+    let errors: Vec<Error> = (0..2)
+        .map(|_| {
+            let written = both(2)
+                .iter()
+                .try_for_each(|b| sink.prepare(&b.table).and_then(|()| sink.write(b)))
+                .and_then(|()| sink.commit(2, &binding(2)));
+            sink.rollback();
+            written.unwrap_err()
+        })
+        .collect();
+    let waited = began.elapsed();
+    target.server.freeze(false).unwrap();
+    assert!(errors.iter().all(Error::is_transient), "{errors:?}");
+    assert!(waited < Duration::from_secs(6), "{waited:?}");
+    commit(&mut *sink, 2, &both(2));
+    both_once(&case, 2);
+    // a lock that another session holds for a while: what waits for it is seen to be at work
+    thread::scope(|scope| {
+        scope.spawn(|| case.sql("BEGIN; LOCK TABLE orders; SELECT pg_sleep(2); COMMIT"));
+        let held =
+            "SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND relation = 'orders'::regclass";
+        while case.sql(held).is_empty() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let began = std::time::Instant::now();
+        assert!(commit(&mut *sink, 3, &both(3)).is_empty());
+        assert!(began.elapsed() > Duration::from_millis(1200), "{:?}", began.elapsed());
+    });
+    both_once(&case, 3);
+}

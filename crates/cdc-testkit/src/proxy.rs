@@ -11,6 +11,7 @@
 //! proxy.flip_after(500); // later: one bit of what the server sends is another
 //! proxy.refuse(true); // new connections end at once
 //! proxy.slow_down(Some(50_000)); // bytes a second
+//! proxy.swallow(); // what is open stays open, and nothing passes any more; new connections do
 //! # Ok(())
 //! # }
 //! ```
@@ -37,6 +38,8 @@ struct Shared {
     ended: AtomicBool,
     refusing: AtomicBool,
     stalled: AtomicBool,
+    /// Connections of lower numbers pass nothing.
+    swallowed: AtomicU64,
     /// Bytes a second and connection; 0: no limit.
     rate: AtomicU64,
     /// Bytes from the server after which everything is cut; negative: never.
@@ -64,6 +67,7 @@ impl Proxy {
             ended: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
+            swallowed: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             cut_after: AtomicI64::new(-1),
             flip_after: AtomicI64::new(-1),
@@ -115,6 +119,13 @@ impl Proxy {
     /// Whether bytes are held back, with the connections open: a network that went silent.
     pub fn stall(&self, stall: bool) {
         self.shared.stalled.store(stall, Ordering::SeqCst);
+    }
+
+    /// From now on nothing passes that goes over a connection which is open now, in either direction and for ever, and none is
+    /// ended: a firewall that has forgotten them. New ones pass.
+    pub fn swallow(&self) {
+        let next = self.shared.open().iter().map(|(number, _)| number + 1).max().unwrap_or(0);
+        self.shared.swallowed.store(next, Ordering::SeqCst);
     }
 
     /// Limits each connection to so many bytes a second in either direction.
@@ -178,7 +189,7 @@ fn connect(number: u64, client: &TcpStream, upstream: &TcpStream, shared: &Arc<S
     for (from, to, is_from_server) in pumps {
         let shared = shared.clone();
         thread::spawn(move || {
-            pump(&from, &to, is_from_server, &shared);
+            pump(number, &from, &to, is_from_server, &shared);
             // one direction that ends takes the other with it, as a database connection does
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);
@@ -188,7 +199,7 @@ fn connect(number: u64, client: &TcpStream, upstream: &TcpStream, shared: &Arc<S
     Ok(())
 }
 
-fn pump(mut from: &TcpStream, mut to: &TcpStream, is_from_server: bool, shared: &Shared) {
+fn pump(number: u64, mut from: &TcpStream, mut to: &TcpStream, is_from_server: bool, shared: &Shared) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let rate = shared.rate.load(Ordering::SeqCst);
@@ -197,6 +208,9 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream, is_from_server: bool, shared: 
         let Ok(length @ 1..) = from.read(&mut buffer[..most]) else { return };
         while shared.stalled.load(Ordering::SeqCst) && !shared.ended.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(5));
+        }
+        if number < shared.swallowed.load(Ordering::SeqCst) {
+            continue;
         }
         let mut pass = length;
         let mut cut = false;
@@ -308,6 +322,20 @@ mod tests {
         assert_eq!(wrong, [3]);
         assert_eq!((back[3] ^ b'3').count_ones(), 1);
         assert_eq!(exchange(&mut stream, b"0123456789")?, b"0123456789");
+        Ok(())
+    }
+
+    #[test]
+    fn swallows_what_is_open_and_passes_what_is_new() -> Result<()> {
+        let proxy = Proxy::start(echo()?)?;
+        let connect = || TcpStream::connect(("127.0.0.1", proxy.port()));
+        let mut old = connect()?;
+        assert_eq!(exchange(&mut old, b"hello")?, b"hello");
+        proxy.swallow();
+        old.write_all(b"x")?;
+        old.set_read_timeout(Some(Duration::from_millis(100)))?;
+        assert!(old.read(&mut [0]).is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock));
+        assert_eq!(exchange(&mut connect()?, b"again")?, b"again");
         Ok(())
     }
 

@@ -334,6 +334,12 @@ impl Server {
         self.reap()
     }
 
+    /// Stops its process where it stands, or lets it go on: a machine that hangs. Connections stay open, and are even accepted.
+    pub fn freeze(&self, frozen: bool) -> Result<()> {
+        let running = self.running.as_ref().context("the server does not run")?;
+        signal(&running.child, if frozen { Signal::SIGSTOP } else { Signal::SIGCONT })
+    }
+
     /// Starts the server again, on the same data and port, after shutting it down if it runs.
     pub fn restart(&mut self) -> Result<()> {
         self.stop()?;

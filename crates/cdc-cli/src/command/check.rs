@@ -1,6 +1,7 @@
-//! `cdc check`: what is wrong with pipeline files, and with `--live` what their servers lack.
+//! `cdc check`: what is wrong with pipeline files, and with `--live` what their servers and targets lack.
 
 mod live;
+mod target;
 
 use crate::args::{CheckArgs, ReportFormat};
 use crate::exit::Exit;
@@ -15,6 +16,7 @@ use live::Live;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use target::Target;
 
 /// What was found out about one file.
 struct Checked {
@@ -24,6 +26,7 @@ struct Checked {
     plan: Option<Plan>,
     diagnostics: Vec<Diagnostic>,
     live: Vec<Live>,
+    targets: Vec<Target>,
     exit: Exit,
 }
 
@@ -63,6 +66,7 @@ fn check_one(path: &Path, parameters: &BTreeMap<String, String>, live: bool) -> 
                 plan: None,
                 diagnostics: vec![error.diagnostic().clone()],
                 live: Vec::new(),
+                targets: Vec::new(),
                 exit: Exit::of(&error),
             };
         }
@@ -74,6 +78,7 @@ fn check_one(path: &Path, parameters: &BTreeMap<String, String>, live: bool) -> 
         plan: None,
         exit: Exit::Done,
         live: Vec::new(),
+        targets: Vec::new(),
         diagnostics: compiled.diagnostics,
     };
     match &compiled.plan {
@@ -119,6 +124,14 @@ impl Checked {
             self.diagnostics.extend(live.warnings.iter().cloned());
             self.live.push(live);
         }
+        for sink in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
+            let target = target::look(sink, plan, file, &self.live);
+            for error in &target.errors {
+                self.exit = self.exit.max(Exit::of(error));
+                self.diagnostics.push(error.diagnostic().clone());
+            }
+            self.targets.push(target);
+        }
     }
 
     fn number(&self, severity: Severity) -> u64 {
@@ -128,6 +141,9 @@ impl Checked {
     fn show(&self, log: &Log) -> Result<()> {
         for live in &self.live {
             print(&live.to_text())?;
+        }
+        for target in &self.targets {
+            print(&target.to_text())?;
         }
         let (placed, unplaced): (Vec<Diagnostic>, Vec<Diagnostic>) =
             self.diagnostics.iter().cloned().partition(|d| self.live.is_empty() || !d.labels.is_empty());
@@ -162,6 +178,7 @@ impl Checked {
             "warnings": self.number(Severity::Warning),
             "diagnostics": to_json(&self.diagnostics, self.file.as_ref()),
             "live": self.live.iter().map(Live::to_json).collect::<Vec<_>>(),
+            "targets": self.targets.iter().map(Target::to_json).collect::<Vec<_>>(),
         })
     }
 }

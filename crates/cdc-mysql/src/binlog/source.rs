@@ -3,12 +3,12 @@
 use super::event::{self, kind};
 use super::files::FileLog;
 use crate::server::Server;
+use cdc_core::panics::caught_async;
 use cdc_core::{Diagnostic, Error};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use mysql_async::BinlogStream;
 use mysql_common::binlog::consts::BinlogChecksumAlg;
 use mysql_common::binlog::events::Event;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 /// A log that events are read from, one after the other.
@@ -69,7 +69,7 @@ impl EventSource {
     /// again.
     pub(super) async fn next(&mut self) -> Result<Incoming, Lost> {
         match self {
-            EventSource::Network(stream) => match AssertUnwindSafe(stream.next()).catch_unwind().await {
+            EventSource::Network(stream) => match caught_async(stream.next()).await {
                 Ok(Some(Ok(event))) => Ok(Incoming::Event(Box::new(event))),
                 Ok(Some(Err(error))) => Err(Lost::Connection(error)),
                 Ok(None) => Err(Lost::Ended),

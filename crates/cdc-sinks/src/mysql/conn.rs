@@ -17,15 +17,18 @@
 //!   reported and tried again.
 
 use super::options::{MysqlOptions, Named, Tls};
+use super::silence::{Patience, Watch};
 use super::sql;
 use super::types::Dialect;
+use cdc_core::panics::caught_async;
 use cdc_core::{Code, Error, Result, codes};
 use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Conn, DriverError, IoError, OptsBuilder, ServerError, SslOpts};
+use std::any::Any;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::{Once, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -37,6 +40,9 @@ pub(crate) const STRICT: &str =
 
 /// The same, not strict: for an ENUM's invalid value, which a strict session refuses.
 pub(crate) const NOT_STRICT: &str = "'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION'";
+
+/// What the account needs at the target's database.
+pub(crate) const RIGHTS: &str = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX";
 
 /// Seconds that a statement waits for rows or a table that somebody else holds.
 pub(crate) const LOCK_SECONDS: u32 = 5;
@@ -50,6 +56,7 @@ pub(crate) struct Link {
     runtime: Option<Runtime>,
     /// `None` once it is lost.
     conn: Option<Conn>,
+    patience: Patience,
     /// Its number at the server.
     pub(crate) id: u32,
     pub(crate) dialect: Dialect,
@@ -58,8 +65,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Opens a connection and makes its session.
-    pub(crate) fn open(options: &MysqlOptions) -> Result<Link> {
+    /// Opens a connection and makes its session. `again`: the target is one that was there.
+    pub(crate) fn open(options: &MysqlOptions, again: bool) -> Result<Link> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(|e| {
             Error::transient(codes::TARGET_OPEN, format!("{}: no runtime: {e}", options.place()))
         })?;
@@ -69,23 +76,19 @@ impl Link {
         let timeout = options.connect_timeout;
         let connect = |opts: OptsBuilder| {
             // the library panics on an RSA key into which the password does not fit, and on methods it does not know
-            catch_unwind(AssertUnwindSafe(|| {
-                beside(|| runtime.block_on(async { tokio::time::timeout(timeout, Conn::new(opts)).await }))
-            }))
-            .map_err(|_| {
-                Error::definite(
-                    codes::ACCESS_DENIED,
-                    format!("{} lets account \"{}\" in by no method that is built", options.place(), options.account()),
-                )
-                .help("write tls = required, or give the account another method: caching_sha2_password, ed25519")
+            beside(|| {
+                runtime.block_on(caught_async(async { tokio::time::timeout(timeout, Conn::new(opts)).await }))
             })
+            .map_err(|panic| errors.panicked(&*panic))
         };
         let is_secure = secure.is_some();
-        let mut opened = connect(opts.clone().ssl_opts(secure))?;
+        let mut used = opts.clone().ssl_opts(secure);
+        let mut opened = connect(used.clone())?;
         if options.tls == Tls::Preferred
             && is_secure
             && matches!(opened, Ok(Err(mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer))))
         {
+            used = opts.clone();
             opened = connect(opts)?;
         }
         let conn = opened
@@ -96,15 +99,26 @@ impl Link {
                 )
                 .help("check that the server runs and that url names its host and port, or raise connect_timeout")
             })?
-            .map_err(|e| errors.connecting(&e))?;
+            .map_err(|e| {
+                let error = errors.connecting(&e);
+                // it may be away for a moment, but not be named wrong, where it was there before
+                if !again && is_no_host(&e) { error.into_definite() } else { error }
+            })?;
         let mut link = Link {
             runtime: Some(runtime),
             id: conn.id(),
             conn: Some(conn),
+            patience: Patience::Within(timeout),
             dialect: Dialect::default(),
             packet: 1 << 20,
         };
         link.begin_session(errors)?;
+        link.patience = Patience::Watched(Box::new(Watch {
+            opts: used,
+            id: link.id,
+            answer: options.answer_timeout,
+            connect: timeout,
+        }));
         Ok(link)
     }
 
@@ -187,7 +201,7 @@ impl Link {
             // the server would end the connection over it
             return Err(mysql_async::Error::Driver(DriverError::PacketTooLarge));
         }
-        self.ask(async |conn| {
+        self.ask(sql.len(), async |conn| {
             conn.query_drop(sql).await?;
             Ok((conn.affected_rows(), conn.get_warnings()))
         })
@@ -217,14 +231,16 @@ impl Link {
     ) -> mysql_async::Result<()> {
         let sql = sql.as_ref();
         let stopped = if Handle::try_current().is_err() {
-            self.ask_here(async |conn| stream(conn, sql, each).await)?
+            self.ask_here(sql, each)?
         } else {
             // the rows come over to this thread, to which `each` belongs
             let (Some(conn), Some(runtime)) = (&mut self.conn, &self.runtime) else { return Err(closed()) };
+            let patience = &self.patience;
             let (to, rows) = mpsc::sync_channel::<Given>(64);
             let result = thread::scope(|scope| {
-                let reading =
-                    scope.spawn(move || runtime.block_on(stream(conn, sql, &mut |row| to.send(row).is_ok())));
+                let reading = scope.spawn(move || {
+                    runtime.block_on(stream(conn, sql, patience, &mut |row| to.send(row).is_ok()))
+                });
                 let stopped = !rows.iter().all(&mut *each);
                 drop(rows);
                 joined(reading.join()).map(|left| left || stopped)
@@ -238,23 +254,23 @@ impl Link {
         Ok(())
     }
 
+    /// Asks with so many bytes.
     fn ask<T: Send>(
         &mut self,
+        bytes: usize,
         ask: impl AsyncFnOnce(&mut Conn) -> mysql_async::Result<T> + Send,
     ) -> mysql_async::Result<T> {
         let (Some(conn), Some(runtime)) = (&mut self.conn, &self.runtime) else { return Err(closed()) };
-        let result = beside(|| runtime.block_on(ask(conn)));
+        let patience = &self.patience;
+        let result = beside(|| runtime.block_on(patience.wait(bytes, ask(conn))));
         self.ended(&result);
         result
     }
 
-    /// The same, on this thread and no other.
-    fn ask_here<T>(
-        &mut self,
-        ask: impl AsyncFnOnce(&mut Conn) -> mysql_async::Result<T>,
-    ) -> mysql_async::Result<T> {
+    /// Gives out rows on this thread and no other.
+    fn ask_here(&mut self, sql: &[u8], each: &mut dyn FnMut(Given) -> bool) -> mysql_async::Result<bool> {
         let (Some(conn), Some(runtime)) = (&mut self.conn, &self.runtime) else { return Err(closed()) };
-        let result = runtime.block_on(ask(conn));
+        let result = runtime.block_on(stream(conn, sql, &self.patience, each));
         self.ended(&result);
         result
     }
@@ -266,6 +282,15 @@ impl Link {
     }
 }
 
+/// Does no host have this name? (A name server that does not answer is another matter.)
+fn is_no_host(error: &mysql_async::Error) -> bool {
+    let mysql_async::Error::Io(IoError::Io(io)) = error else { return false };
+    let text = io.to_string();
+    ["Name or service not known", "No address associated", "nodename nor servname"]
+        .iter()
+        .any(|words| text.contains(words))
+}
+
 fn closed() -> mysql_async::Error {
     mysql_async::Error::Driver(DriverError::ConnectionClosed)
 }
@@ -274,10 +299,11 @@ fn closed() -> mysql_async::Error {
 async fn stream(
     conn: &mut Conn,
     sql: &[u8],
+    patience: &Patience,
     each: &mut dyn FnMut(Given) -> bool,
 ) -> mysql_async::Result<bool> {
-    let mut result = conn.query_iter(sql).await?;
-    while let Some(row) = result.next().await? {
+    let mut result = patience.wait(sql.len(), conn.query_iter(sql)).await?;
+    while let Some(row) = patience.wait(0, result.next()).await? {
         let values = row.unwrap().into_iter().map(|value| match value {
             mysql_async::Value::NULL => None,
             mysql_async::Value::Bytes(bytes) => Some(bytes),
@@ -288,7 +314,7 @@ async fn stream(
             return Ok(true);
         }
     }
-    result.drop_result().await?;
+    patience.wait(0, result.drop_result()).await?;
     Ok(false)
 }
 
@@ -497,7 +523,7 @@ impl Errors<'_> {
                 .help("the disk is full: make room; nothing was written"),
             1044 | 1142 | 1143 | 1227 | 1370 => {
                 Error::definite(codes::GRANT_MISSING, said).note(note).help(format!(
-                    "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX ON {}.* TO '{}'@'%'",
+                    "GRANT {RIGHTS} ON {}.* TO '{}'@'%'",
                     sql::quote(&self.0.database),
                     self.0.account()
                 ))
@@ -528,13 +554,11 @@ impl Errors<'_> {
                     // the server's message names account and host
                     let said =
                         if self.0.account() == "***" { String::new() } else { format!(": {}", e.message) };
-                    Error::definite(codes::ACCESS_DENIED, format!("{place} refuses account \"{account}\"{said}")).help(
-                        format!(
-                            "check user and password of the sink, or: CREATE USER '{account}'@'%' IDENTIFIED BY '..'; \
-                             GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX ON {}.* TO '{account}'@'%'",
-                            sql::quote(&self.0.database)
-                        ),
+                    Error::definite(
+                        codes::ACCESS_DENIED,
+                        format!("{place} refuses account \"{account}\"{said}"),
                     )
+                    .help(self.account_help())
                 }
                 3159 => {
                     Error::definite(codes::TLS_FAILED, format!("{place} refuses connections without TLS"))
@@ -547,15 +571,13 @@ impl Errors<'_> {
                 format!("{place} offers no TLS, and tls = {} needs it", self.0.tls),
             )
             .help("give the server a certificate, or write tls = preferred where nobody else is on the way"),
-            mysql_async::Error::Driver(
-                DriverError::UnknownAuthPlugin { .. }
-                | DriverError::CleartextPluginDisabled
-                | DriverError::MysqlOldPasswordDisabled,
-            ) => Error::definite(
-                codes::ACCESS_DENIED,
-                format!("{place} lets account \"{account}\" in by no method that is built{}", self.why(e)),
-            )
-            .help("give the account another method: caching_sha2_password, ed25519"),
+            mysql_async::Error::Driver(DriverError::UnknownAuthPlugin { name }) => self.no_method(name),
+            mysql_async::Error::Driver(DriverError::CleartextPluginDisabled) => {
+                self.no_method("mysql_clear_password")
+            }
+            mysql_async::Error::Driver(DriverError::MysqlOldPasswordDisabled) => {
+                self.no_method("mysql_old_password")
+            }
             mysql_async::Error::Io(IoError::Tls(_)) => self.tls(e),
             mysql_async::Error::Io(IoError::Io(io))
                 if io.get_ref().is_some_and(|e| e.downcast_ref::<rustls::Error>().is_some()) =>
@@ -568,6 +590,53 @@ impl Errors<'_> {
                     None => "check that the server runs and that url names its host and port",
                 }),
         }
+    }
+
+    /// The server asks for a method that is not built. So does one that does not have the account: it draws a method by the
+    /// name, so that accounts cannot be guessed.
+    fn no_method(self, name: &str) -> Error {
+        let (place, account) = (self.0.place(), self.0.account());
+        let error = Error::definite(
+            codes::ACCESS_DENIED,
+            format!(
+                "{place} does not let account \"{account}\" in by a method that is built: it asks for {name}"
+            ),
+        )
+        .note("a server answers so for an account that it does not have, too")
+        .help(self.account_help());
+        // methods that only a MariaDB has
+        if ["parsec", "dialog", "auth_gssapi_client"].contains(&name) {
+            return error
+                .help(format!("or ALTER USER '{account}'@'%' IDENTIFIED VIA ed25519 USING PASSWORD('..')"));
+        }
+        error.help(format!("or ALTER USER '{account}'@'%' IDENTIFIED WITH caching_sha2_password BY '..'"))
+    }
+
+    /// The library panics where a MariaDB asks for `parsec`, and where the server's RSA key is none or the password does not fit
+    /// into it.
+    fn panicked(self, panic: &(dyn Any + Send)) -> Error {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+        if text.contains("response for `parsec`") {
+            return self.no_method("parsec");
+        }
+        let place = self.0.place();
+        Error::definite(
+            codes::TLS_FAILED,
+            format!(
+                "the password cannot be sent to {place} without TLS: the server's RSA key cannot hold it"
+            ),
+        )
+        .help("write tls = required, or give the account a password of at most 213 bytes")
+    }
+
+    fn account_help(self) -> String {
+        let account = self.0.account();
+        format!(
+            "check user and password of the sink, or: CREATE USER '{account}'@'%' IDENTIFIED BY '..'; \
+             GRANT {RIGHTS} ON {}.* TO '{account}'@'%'",
+            sql::quote(&self.0.database)
+        )
     }
 
     fn tls(self, e: &mysql_async::Error) -> Error {
@@ -583,6 +652,10 @@ impl Errors<'_> {
             mysql_async::Error::Io(IoError::Io(io)) if io.raw_os_error().is_some() => format!(": {io}"),
             mysql_async::Error::Io(IoError::Io(io)) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
                 ": it ended without a word".to_owned()
+            }
+            // our own words
+            mysql_async::Error::Io(IoError::Io(io)) if io.kind() == std::io::ErrorKind::TimedOut => {
+                format!(": {io}")
             }
             mysql_async::Error::Driver(e) => format!(": {e}"),
             other if self.0.shows_place() => format!(": {other}"),

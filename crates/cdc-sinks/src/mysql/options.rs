@@ -78,6 +78,8 @@ pub struct MysqlOptions {
     pub tls_key: Option<Named>,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
+    /// How long the server may be silent before it is looked whether it is at work.
+    pub answer_timeout: Duration,
     secret_place: bool,
     secret_user: bool,
 }
@@ -148,6 +150,7 @@ impl MysqlOptions {
             tls_cert: named("tls_cert"),
             tls_key: named("tls_key"),
             connect_timeout: Duration::from_millis(options.duration_ms("connect_timeout").unwrap_or(10_000)),
+            answer_timeout: Duration::from_millis(options.duration_ms("answer_timeout").unwrap_or(30_000)),
             secret_place: secret("url"),
             secret_user: secret("user"),
         };

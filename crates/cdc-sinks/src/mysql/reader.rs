@@ -39,7 +39,7 @@ impl MysqlReader {
     /// The table, if there is one, checked to have all our columns.
     fn find(&mut self, table: &TargetTable) -> Result<Option<(&mut Link, Errors<'_>, Reading)>> {
         if self.link.as_ref().is_none_or(Link::is_lost) {
-            self.link = Some(Link::open(&self.options)?);
+            self.link = Some(Link::open(&self.options, false)?);
         }
         let errors = Errors(&self.options);
         let Some(link) = &mut self.link else { return Ok(None) };

@@ -9,18 +9,21 @@
 //! has for defaults changes no value. They are set after the login and not in it, which poolers refuse. GMT, not UTC:
 //! the server knows it without files of time zones.
 
-use super::error::{Errors, Pg};
+use super::error::{Errors, Pg, message};
 use super::options::{PostgresOptions, Tls};
+use super::silence::{Patience, Watch};
 use super::sql::{literal, quote};
 use super::tls;
 use cdc_core::{Error, Result, codes};
 use futures_util::SinkExt;
+use futures_util::future::{AbortHandle, abortable};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
@@ -37,6 +40,9 @@ pub(crate) type TextRow = Vec<Option<String>>;
 /// An open connection.
 pub(crate) struct Conn {
     client: Client,
+    /// Lets go of the socket.
+    hang_up: AbortHandle,
+    patience: Patience,
     /// The account may make temporary tables.
     pub(crate) can_stage: bool,
 }
@@ -67,14 +73,29 @@ impl ToSql for Raw<'_> {
 }
 
 impl Conn {
-    /// Opens a connection and sets its session up.
+    /// Opens a connection and sets its session up. `again`: the target is one that was there.
     ///
     /// # Errors
     /// `TARGET_OPEN`, `ACCESS_DENIED`, `TLS_FAILED`, `FILE_UNREADABLE`, `TARGET_BUSY` (no connection left).
-    pub(crate) fn open(options: &PostgresOptions) -> Result<Conn> {
+    pub(crate) fn open(options: &PostgresOptions, again: bool) -> Result<Conn> {
         let errors = Errors(options);
-        let config = config(options)?;
-        let tls = tls::connector(options)?;
+        let conn = Conn::reach(options).map_err(|opening| match opening {
+            Opening::Failed(error) => {
+                let shown = errors.connecting(&error);
+                // it may be away for a moment, but not be named wrong, where it was there before
+                if !again && is_no_host(&error) { shown.into_definite() } else { shown }
+            }
+            Opening::Late => errors.no_answer(),
+            Opening::Thread(error) => errors.cannot_open(&error.to_string()),
+            Opening::Options(error) => error,
+        })?;
+        conn.begin_session(options)
+    }
+
+    /// Opens a connection, and nothing more.
+    pub(crate) fn reach(options: &PostgresOptions) -> std::result::Result<Conn, Opening> {
+        let config = config(options).map_err(Opening::Options)?;
+        let tls = tls::connector(options).map_err(Opening::Options)?;
         let timeout = options.connect_timeout;
         let (sender, opened) = std::sync::mpsc::channel();
         let drive = move || {
@@ -82,7 +103,7 @@ impl Conn {
             let runtime = match runtime {
                 Ok(runtime) => runtime,
                 Err(error) => {
-                    drop(sender.send(Err(Opening::Runtime(error))));
+                    drop(sender.send(Err(Opening::Thread(error))));
                     return;
                 }
             };
@@ -95,37 +116,40 @@ impl Conn {
                 };
                 match tokio::time::timeout(timeout, connecting).await {
                     Ok(Ok((client, connection))) => {
-                        if sender.send(Ok(client)).is_err() {
+                        let (driven, hang_up) = abortable(async move {
+                            // what it fails with is told to whoever waits for an answer
+                            match connection {
+                                Either::Tls(connection) => drop(connection.await),
+                                Either::Plain(connection) => drop(connection.await),
+                            }
+                        });
+                        if sender.send(Ok((client, hang_up))).is_err() {
                             return;
                         }
-                        // what it fails with is told to whoever waits for an answer
-                        match connection {
-                            Either::Tls(connection) => drop(connection.await),
-                            Either::Plain(connection) => drop(connection.await),
-                        }
+                        let _ = driven.await;
                     }
                     Ok(Err(error)) => drop(sender.send(Err(Opening::Failed(error)))),
                     Err(_) => drop(sender.send(Err(Opening::Late))),
                 }
             });
         };
-        thread::Builder::new()
-            .name("postgres".into())
-            .spawn(drive)
-            .map_err(|e| errors.cannot_open(&e.to_string()))?;
-        let client = match opened.recv() {
-            Ok(Ok(client)) => client,
-            Ok(Err(Opening::Failed(error))) => return Err(errors.connecting(&error)),
-            Ok(Err(Opening::Late)) => return Err(errors.no_answer()),
-            Ok(Err(Opening::Runtime(error))) => return Err(errors.cannot_open(&error.to_string())),
-            Err(_) => return Err(errors.cannot_open("its thread ended")),
-        };
-        let mut conn = Conn { client, can_stage: false };
+        thread::Builder::new().name("postgres".into()).spawn(drive).map_err(Opening::Thread)?;
+        let ended = |_| Opening::Thread(std::io::Error::other("its thread ended"));
+        let (client, hang_up) = opened.recv().map_err(ended)??;
+        Ok(Conn { client, hang_up, patience: Patience::Within(timeout), can_stage: false })
+    }
+
+    fn begin_session(mut self, options: &PostgresOptions) -> Result<Conn> {
+        let errors = Errors(options);
+        let conn = &mut self;
         let rows = conn
             .rows(&session(options))
             .map_err(|e| errors.of(codes::TARGET_OPEN, "setting the session up", &e))?;
         let text = |i: usize| rows.last().and_then(|r| r.get(i)?.as_deref()).unwrap_or_default();
         conn.can_stage = text(0) == "t";
+        if let Ok(pid) = text(3).parse() {
+            conn.patience = Patience::Watched(Box::new(Watch { options: options.clone(), pid }));
+        }
         if text(1) != "UTF8" {
             return Err(Error::definite(
                 codes::TARGET_OPEN,
@@ -148,7 +172,7 @@ impl Conn {
                 quote(&options.schema)
             )));
         }
-        Ok(conn)
+        Ok(self)
     }
 
     /// True if the connection is known to have ended.
@@ -168,7 +192,7 @@ impl Conn {
 
     fn simple(&self, sql: &str) -> std::result::Result<(Vec<TextRow>, u64), Pg> {
         let (mut rows, mut touched) = (Vec::new(), 0);
-        for message in wait(self.client.simple_query(sql))? {
+        for message in self.wait(sql.len(), self.client.simple_query(sql))? {
             match message {
                 SimpleQueryMessage::Row(row) => {
                     rows.push((0..row.len()).map(|i| row.get(i).map(str::to_owned)).collect());
@@ -187,10 +211,10 @@ impl Conn {
         mut each: impl FnMut(&[Option<&str>]) -> bool,
     ) -> std::result::Result<(), Pg> {
         use futures_util::StreamExt;
-        let mut stream = pin!(wait(self.client.simple_query_raw(sql))?);
+        let mut stream = pin!(self.wait(sql.len(), self.client.simple_query_raw(sql))?);
         let mut more = true;
         // to its end in any case: the answer has to be read
-        while let Some(message) = wait(stream.next()) {
+        while let Some(message) = self.wait(0, stream.next()) {
             if let SimpleQueryMessage::Row(row) = message?
                 && more
             {
@@ -202,13 +226,14 @@ impl Conn {
     }
 
     pub(crate) fn prepare(&self, sql: &str, types: &[Type]) -> std::result::Result<Statement, Pg> {
-        wait(self.client.prepare_typed(sql, types))
+        self.wait(sql.len(), self.client.prepare_typed(sql, types))
     }
 
     /// Runs a prepared statement; the number of rows that it touched.
     pub(crate) fn execute(&self, statement: &Statement, values: &[Raw<'_>]) -> std::result::Result<u64, Pg> {
+        let bytes = values.iter().map(|v| v.0.len()).sum();
         let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|v| v as _).collect();
-        wait(self.client.execute(statement, &values))
+        self.wait(bytes, self.client.execute(statement, &values))
     }
 
     /// Runs a prepared statement and gives its rows.
@@ -217,8 +242,9 @@ impl Conn {
         statement: &Statement,
         values: &[Raw<'_>],
     ) -> std::result::Result<Vec<tokio_postgres::Row>, Pg> {
+        let bytes = values.iter().map(|v| v.0.len()).sum();
         let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|v| v as _).collect();
-        wait(self.client.query(statement, &values))
+        self.wait(bytes, self.client.query(statement, &values))
     }
 
     /// Runs a COPY .. FROM STDIN; `next` appends rows to a buffer until it says that there are no more, or `None`: then
@@ -228,7 +254,7 @@ impl Conn {
         sql: &str,
         mut next: impl FnMut(&mut Vec<u8>) -> Option<bool>,
     ) -> std::result::Result<u64, Pg> {
-        wait(async {
+        self.wait(COPY_BYTES, async {
             let mut sink = pin!(self.client.copy_in::<_, bytes::Bytes>(sql).await?);
             let mut more = true;
             while more {
@@ -247,6 +273,51 @@ impl Conn {
             sink.finish().await
         })
     }
+
+    /// Waits for an answer to so many bytes, with the thread parked; where none comes the connection is given up, and that is the
+    /// answer.
+    fn wait<F: Future>(&self, bytes: usize, future: F) -> F::Output {
+        struct Unpark(Thread, AtomicBool);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.1.store(true, Ordering::Release);
+                self.0.unpark();
+            }
+        }
+        let unpark = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
+        let waker = Waker::from(unpark.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        let mut most = self.patience.most(bytes);
+        let mut transfers = 0;
+        let mut over = false;
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            if over {
+                // polled once more behind the look
+                self.hang_up.abort();
+            }
+            let since = Instant::now();
+            loop {
+                if unpark.1.swap(false, Ordering::AcqRel) {
+                    break;
+                }
+                let left = most.saturating_sub(since.elapsed());
+                if left.is_zero() && !over {
+                    over = self.patience.is_over(&mut transfers);
+                    most = self.patience.most(0);
+                    break;
+                }
+                // after a hang-up the end is told soon; looked after all the same
+                thread::park_timeout(if over { Duration::from_millis(100) } else { left });
+                if over {
+                    break;
+                }
+            }
+        }
+    }
 }
 
 enum Either<A, B> {
@@ -255,29 +326,26 @@ enum Either<A, B> {
 }
 
 /// Why no connection came.
-enum Opening {
+pub(crate) enum Opening {
     Failed(Pg),
     Late,
-    Runtime(std::io::Error),
+    Thread(std::io::Error),
+    Options(Error),
 }
 
-/// Waits for an answer with the thread parked.
-fn wait<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
+impl Opening {
+    /// Did the server answer?
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Opening::Failed(error) if error.as_db_error().is_some())
     }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
+}
+
+/// Does no host have this name? (A name server that does not answer is another matter.)
+fn is_no_host(error: &Pg) -> bool {
+    let text = message(error);
+    ["Name or service not known", "No address associated", "nodename nor servname"]
+        .iter()
+        .any(|words| text.contains(words))
 }
 
 /// What every session begins with, and what it is asked. Statements are planned anew for their values: a plan that was
@@ -295,7 +363,7 @@ fn session(options: &PostgresOptions) -> String {
          SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed';
          SET search_path = {path};
          SELECT has_database_privilege(current_database(), 'TEMP'), current_setting('server_encoding'),
-                coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = {}), false)",
+                coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = {}), false), pg_backend_pid()",
         literal(schema)
     )
 }

@@ -83,6 +83,15 @@ pub fn descriptor() -> ConnectorDescriptor {
                 "10s",
                 option("connect_timeout", OptionKind::Duration, "how long a connection may take to open"),
             ),
+            usually(
+                "30s",
+                option(
+                    "answer_timeout",
+                    OptionKind::Duration,
+                    "how long the server may be silent before another connection asks whether it is at work; if it is not, \
+                     the connection is given up and what was open is written again",
+                ),
+            ),
         ],
         example: "sink dw = postgres {\n  url      = \"postgres://127.0.0.1:5432/dw\"\n  user     = \"cdc\"\n  password = \"${PG_PASSWORD}\"\n}",
     }
@@ -163,6 +172,8 @@ pub struct PostgresOptions {
     pub nul: NulPolicy,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
+    /// How long the server may be silent before it is looked whether it is at work.
+    pub answer_timeout: Duration,
     /// How long a lock of another session is waited for at a time.
     pub lock_timeout: Duration,
     /// The url came from the environment: it is not shown.
@@ -224,7 +235,10 @@ impl PostgresOptions {
         };
         let path = |name: &str| plan.options.text(name).map(|text| base.join(text));
         let secret = |name: &str| matches!(plan.options.0.get(name), Some(OptionValue::Secret(_)));
-        let duration = |name: &str| Duration::from_millis(plan.options.duration_ms(name).unwrap_or(10_000));
+        let duration = |name: &str| {
+            let usual = if name == "answer_timeout" { 30_000 } else { 10_000 };
+            Duration::from_millis(plan.options.duration_ms(name).unwrap_or(usual))
+        };
         let options = PostgresOptions {
             host,
             port,
@@ -238,6 +252,7 @@ impl PostgresOptions {
             tls_ca: path("tls_ca"),
             nul,
             connect_timeout: duration("connect_timeout"),
+            answer_timeout: duration("answer_timeout"),
             lock_timeout: duration("lock_timeout"),
             secret_place: secret("url"),
             secret_user: secret("user"),

@@ -38,7 +38,7 @@ impl PostgresReader {
     /// The table, if there is one, checked to have all our columns.
     fn find(&mut self, table: &TargetTable) -> Result<Option<(&Conn, Found)>> {
         if self.conn.as_ref().is_none_or(Conn::is_closed) {
-            self.conn = Some(Conn::open(&self.options)?);
+            self.conn = Some(Conn::open(&self.options, false)?);
         }
         let Some(conn) = &self.conn else { return Ok(None) };
         let found = Found::look(conn, &self.options.schema, &table.name).map_err(|e| {

@@ -6,6 +6,7 @@ use super::error::{Errors, Pg, is_answer};
 use super::look::{Found, create_table};
 use super::options::PostgresOptions;
 use super::pending::Pending;
+use super::preflight;
 use super::sql::{check_column_name, check_table_name, fnv, literal, quote};
 use super::write::Writer;
 use super::{PROGRESS, TABLES};
@@ -13,6 +14,7 @@ use cdc_core::connector::{
     Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable,
 };
 use cdc_core::position::Binding;
+use cdc_core::preflight::Check;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, codes};
 use std::collections::HashSet;
@@ -99,7 +101,7 @@ impl PostgresSink {
     fn connect(&mut self) -> Result<()> {
         if self.conn.as_ref().is_none_or(Conn::is_closed) {
             self.forget();
-            self.conn = Some(Conn::open(&self.options)?);
+            self.conn = Some(Conn::open(&self.options, self.claim.is_some())?);
         }
         Ok(())
     }
@@ -502,6 +504,16 @@ impl Sink for PostgresSink {
         };
         self.inspected = Some((job.clone(), resume.is_some()));
         Ok(resume)
+    }
+
+    fn place(&self) -> String {
+        self.errors().target()
+    }
+
+    fn preflight(&mut self, tables: &[Arc<TargetTable>]) -> Result<Vec<Check>> {
+        self.connect()?;
+        let names: Vec<&str> = tables.iter().map(|t| &*t.name).collect();
+        preflight::check(self.conn()?, self.errors(), &names)
     }
 
     fn check(&mut self, table: &TargetTable) -> Result<()> {

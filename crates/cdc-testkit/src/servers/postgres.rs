@@ -440,6 +440,25 @@ impl Postgres {
         self.end(Signal::SIGQUIT)
     }
 
+    /// Stops its processes where they stand, or lets them go on: a machine that hangs. Connections stay open, and are even
+    /// accepted.
+    pub fn freeze(&self, frozen: bool) -> Result<()> {
+        let running = self.running.as_ref().context("the server does not run")?;
+        let pid = running.child.id();
+        let signal = if frozen { Signal::SIGSTOP } else { Signal::SIGCONT };
+        // sessions are children of the server that we started
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        for pid in std::iter::once(i32::try_from(pid)?).chain(children) {
+            match kill(Pid::from_raw(pid), signal) {
+                // a session that has ended
+                Err(nix::errno::Errno::ESRCH) => {}
+                other => other.map_err(|e| anyhow!("signalling process {pid}: {e}"))?,
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the server again, on the same data and port, after shutting it down if it runs.
     pub fn restart(&mut self) -> Result<()> {
         self.stop()?;

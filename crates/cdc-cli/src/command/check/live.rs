@@ -4,6 +4,7 @@
 use crate::output::{count, printable, some_of};
 use crate::surroundings::PipelineFile;
 use cdc_core::catalog::Surroundings;
+use cdc_core::connector::Upstream;
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::program::{check_flow, multiset_warnings, whole_rows_missing};
@@ -23,13 +24,15 @@ use std::sync::Arc;
 
 /// What was seen at one source.
 pub struct Live {
-    source: String,
+    pub(super) source: String,
     address: String,
     version: Option<String>,
     /// What of a table the server logs.
     narrow: Option<Narrow>,
     checks: Vec<Check>,
-    tables: Option<Vec<Arc<TableSchema>>>,
+    pub(super) tables: Option<Vec<Arc<TableSchema>>>,
+    /// Whose changes are read, for targets.
+    pub(super) upstream: Option<Upstream>,
     /// Tables that no flow takes.
     idle: Vec<String>,
     /// Where the schema file is not what the server has.
@@ -49,6 +52,7 @@ pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
         narrow: None,
         checks: Vec::new(),
         tables: None,
+        upstream: None,
         idle: Vec::new(),
         drift: Vec::new(),
         errors: Vec::new(),
@@ -85,6 +89,8 @@ fn ask(live: &mut Live, source: &SourcePlan, file: &PipelineFile) -> Result<()> 
         let (server, checks) = preflight::check(&mut conn, &config).await?;
         live.version = Some(server.to_string());
         live.narrow = Some(Narrow::new(&server));
+        live.upstream =
+            Some(Upstream { servers: server.upstream(&mut conn).await?, tables: config.tables.clone() });
         live.errors.extend(preflight::failures(&checks).into_iter().map(Error::from));
         live.checks = checks;
         let (_, discovery) = discover(&mut conn, &config).await?;
@@ -160,26 +166,7 @@ impl Live {
             _ = write!(out, ", {}", printable(version));
         }
         out.push('\n');
-        let width =
-            |of: fn(&Check) -> &str| self.checks.iter().map(|c| of(c).chars().count()).max().unwrap_or(0);
-        let (setting, expected) = (width(|c| &c.setting), width(|c| &c.expected));
-        for check in &self.checks {
-            let word = match (check.ok, check.advised) {
-                (true, _) => "ok   ",
-                (false, true) => "weak ",
-                (false, false) => "wrong",
-            };
-            _ = writeln!(
-                out,
-                "  {word}  {:setting$}  expected {:expected$}  actual {}",
-                printable(&check.setting),
-                check.expected,
-                printable(&check.actual)
-            );
-            if !check.ok {
-                _ = writeln!(out, "         mend it: {}", printable(&check.mend));
-            }
-        }
+        out.push_str(&lines(&self.checks));
         if let Some(tables) = &self.tables {
             let names: Vec<String> =
                 tables.iter().map(|t| printable(&t.id.to_string()).into_owned()).collect();
@@ -196,23 +183,50 @@ impl Live {
 
     /// The same for programs.
     pub fn to_json(&self) -> Value {
-        let check = |c: &Check| {
-            json!({
-                "setting": c.setting, "expected": c.expected, "actual": c.actual, "ok": c.ok,
-                "advised": c.advised,
-                "mend": if c.ok { Value::Null } else { json!(c.mend) },
-            })
-        };
         json!({
             "source": self.source,
             "address": self.address,
             "version": self.version,
-            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
+            "checks": self.checks.iter().map(to_json).collect::<Vec<_>>(),
             "tables": self.tables.as_ref().map(|t| t.iter().map(|t| t.id.to_string()).collect::<Vec<_>>()),
             "taken_by_no_flow": self.idle,
             "drift": self.drift,
         })
     }
+}
+
+/// A line for each check, and what mends those that do not do.
+pub(super) fn lines(checks: &[Check]) -> String {
+    let mut out = String::new();
+    let width = |of: fn(&Check) -> &str| checks.iter().map(|c| of(c).chars().count()).max().unwrap_or(0);
+    let (setting, expected) = (width(|c| &c.setting), width(|c| &c.expected));
+    for check in checks {
+        let word = match (check.ok, check.advised) {
+            (true, _) => "ok   ",
+            (false, true) => "weak ",
+            (false, false) => "wrong",
+        };
+        _ = writeln!(
+            out,
+            "  {word}  {:setting$}  expected {:expected$}  actual {}",
+            printable(&check.setting),
+            check.expected,
+            printable(&check.actual)
+        );
+        if !check.ok {
+            _ = writeln!(out, "         mend it: {}", printable(&check.mend));
+        }
+    }
+    out
+}
+
+/// A check for programs.
+pub(super) fn to_json(c: &Check) -> Value {
+    json!({
+        "setting": c.setting, "expected": c.expected, "actual": c.actual, "ok": c.ok,
+        "advised": c.advised,
+        "mend": if c.ok { Value::Null } else { json!(c.mend) },
+    })
 }
 
 /// Names, types, NULL and key of the columns of one table.
@@ -299,6 +313,7 @@ mod tests {
                 check("weak_setting", "OFF", false),
             ],
             tables: Some(tables("CREATE TABLE t (id INT PRIMARY KEY)").into_iter().map(Arc::new).collect()),
+            upstream: None,
             idle: vec!["shop.t".into()],
             drift: Vec::new(),
             errors: Vec::new(),

@@ -1,0 +1,121 @@
+//! Targets that cannot be reached when a run starts, and accounts that they do not let in.
+
+mod support;
+
+use anyhow::{Result, ensure};
+use cdc_testkit::proxy::Proxy;
+use cdc_testkit::servers::postgres::{Postgres, PostgresOptions};
+use cdc_testkit::servers::{ReservedPort, Server, ServerKind, ServerOptions};
+use std::time::{Duration, Instant};
+use support::{Job, server};
+
+fn mysql(port: u16, more: &str) -> String {
+    format!(
+        "sink dw = mysql {{ url = \"mysql://127.0.0.1:{port}\", database = \"dw\", user = \"cdc\", \
+         password = \"${{CDC_LIVE_PASSWORD}}\" {more} }}\nsrc.* => dw.*"
+    )
+}
+
+fn postgres(port: u16, more: &str) -> String {
+    format!(
+        "sink dw = postgres {{ url = \"postgres://127.0.0.1:{port}/dw\", user = \"cdc\", \
+         password = \"${{CDC_LIVE_PASSWORD}}\" {more} }}\nsrc.* => dw.*"
+    )
+}
+
+#[test]
+fn a_target_that_is_not_up_yet_is_waited_for_and_that_is_told() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE early; CREATE TABLE early.t (id INT PRIMARY KEY); INSERT INTO early.t VALUES (1), (2)")?;
+    let my = Server::start(ServerOptions::of_this_run())?;
+    my.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
+    let pg = Postgres::start(PostgresOptions::default())?;
+    for target in [my.port(), pg.port()] {
+        let proxy = Proxy::start(target)?;
+        proxy.refuse(true);
+        let body = if target == my.port() { mysql(proxy.port(), "") } else { postgres(proxy.port(), "") };
+        let job = Job::new(server, "early", &body);
+        let mut run = job.start(&["--until", "caught-up"])?;
+        run.says("trying again in")?;
+        ensure!(run.err().contains("warning[E2001]"), "{}", run.err());
+        proxy.refuse(false);
+        let said = run.wait()?;
+        ensure!(said.code == Some(0), "{}", said.text());
+        ensure!(job.verify()? == 2);
+    }
+    // whoever does not want to wait does not
+    let nobody = ReservedPort::find()?;
+    let job = Job::new(server, "early", &mysql(nobody.port, ""));
+    let mut run = job.start(&[])?;
+    run.says("trying again in")?;
+    let began = Instant::now();
+    run.interrupt()?;
+    run.wait()?.failed(2001)?;
+    ensure!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    Ok(())
+}
+
+#[test]
+fn a_host_that_is_not_there_is_told_at_once() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE nohost; CREATE TABLE nohost.t (id INT PRIMARY KEY)")?;
+    for body in [mysql(3306, ""), postgres(5432, "")] {
+        let body = body.replace("127.0.0.1", "no-such-host.invalid");
+        let said = Job::new(server, "nohost", &body).fails(2001)?;
+        // where no name server answers, it may be there
+        let waits = said.err.contains("Temporary failure");
+        ensure!(waits || !said.err.contains("trying again"), "{}", said.text());
+    }
+    Ok(())
+}
+
+#[test]
+fn an_account_that_is_not_let_in_is_told_at_once() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE denied; CREATE TABLE denied.t (id INT PRIMARY KEY)")?;
+    let pg = Postgres::start(PostgresOptions::default())?;
+    let helps = |body: &str| -> Result<()> {
+        let began = Instant::now();
+        let said = Job::new(server, "denied", body).fails(1002)?;
+        ensure!(
+            said.err.contains("check user and password") || said.err.contains("CREATE ROLE"),
+            "{}",
+            said.text()
+        );
+        ensure!(
+            !said.err.contains("trying again") && began.elapsed() < Duration::from_secs(5),
+            "{}",
+            said.text()
+        );
+        Ok(())
+    };
+    // a server draws a method of authentication for accounts that are not there, by their names
+    for name in ["nobody", "somebody", "anybody", "somebody else"] {
+        helps(&mysql(server.port(), "").replace("user = \"cdc\"", &format!("user = \"{name}\"")))?;
+        helps(&postgres(pg.port(), "").replace("user = \"cdc\"", &format!("user = \"{name}\"")))?;
+    }
+    let wrong = |body: String| body.replace("${CDC_LIVE_PASSWORD}", "not this one");
+    helps(&wrong(mysql(server.port(), "")))?;
+    helps(&wrong(postgres(pg.port(), "")))?;
+    Ok(())
+}
+
+/// The client library panics where it is asked for this method: in the program that is an error like any other.
+#[test]
+fn what_a_library_panics_on_does_not_end_the_program_mysql_only() -> Result<()> {
+    let maria = Server::start(ServerOptions::of(ServerKind::MariaDb118))?;
+    maria.sql(
+        "INSTALL SONAME 'auth_parsec'; CREATE USER p IDENTIFIED VIA parsec USING PASSWORD('cdc'); GRANT ALL ON *.* TO p;
+         CREATE DATABASE dw; CREATE TABLE dw.t (id INT PRIMARY KEY)",
+    )?;
+    let server = server();
+    server.sql("CREATE DATABASE parsec; CREATE TABLE parsec.t (id INT PRIMARY KEY)")?;
+    let as_sink = mysql(maria.port(), "").replace("user = \"cdc\"", "user = \"p\"");
+    let as_sink = Job::new(server, "parsec", &as_sink).fails(1002)?;
+    let copy = "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*";
+    let as_source = Job::new(&maria, "dw", copy).account("p", "cdc").fails(1002)?;
+    for said in [as_sink, as_source] {
+        ensure!(said.err.contains("parsec") && said.err.contains("ed25519"), "{}", said.text());
+    }
+    Ok(())
+}
