@@ -280,7 +280,7 @@ fn tables_without_a_key_in_one_target_are_told_apart_or_refused() -> Result<()> 
             "UPDATE nokey_sh.s1 SET v = v + 10; DELETE FROM nokey_sh.s2 WHERE id = 3; INSERT INTO nokey_sh.s2 VALUES (2, 9)",
         )?;
     }
-    let job = Job::new(server, "nokey_sh", &flow("=> dw.all key (id, v)"));
+    let job = Job::new(server, "nokey_sh", &flow("=> dw.all key (id, v) with { key_conflict = last }"));
     let said = job.fails(211)?;
     ensure!(said.err.contains("cannot be told") && said.err.contains("meta.table"), "{}", said.text());
     let job = Job::new(server, "nokey_sh", &flow("=> dw.all"));
