@@ -768,7 +768,7 @@ fn inspect(
             None => base.tick,
         };
         let evolved = base.evolved.get(&name).cloned().unwrap_or_default();
-        let registry = Arc::new(Mutex::new(Registry::new(base.tick, evolved)));
+        let registry = Arc::new(Mutex::new(Registry::new(evolved)));
         open.push(OpenSink { name, registry, sink, identity, resumed });
     }
     // what sinks without progress of their own have been given, they are given under the same ticks again

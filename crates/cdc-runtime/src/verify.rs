@@ -37,6 +37,7 @@ use cdc_mysql::narrow::Narrow;
 use cdc_mysql::server::Server;
 use cdc_mysql::snapshot::chunk::{ChunkKey, KeyRange, quote_name};
 use cdc_schema::coerce::Coercion;
+use cdc_schema::merge::same_type;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -257,7 +258,11 @@ impl EvolvedNow {
             let columns = &bound.schema.columns;
             let is_now = found.is_some_and(|(_, feed)| {
                 feed.columns.len() == columns.len()
-                    && feed.columns.iter().zip(columns).all(|(f, c)| f.output == c.name && f.ty == c.ty)
+                    && feed
+                        .columns
+                        .iter()
+                        .zip(columns)
+                        .all(|(f, c)| f.output == c.name && same_type(&f.ty, &c.ty))
             });
             match found {
                 Some((table, feed)) if is_now => return Ok((table.coercion(bound)?, table.left(feed))),

@@ -177,17 +177,24 @@ impl Evolved {
     /// How rows of this shape, as the flow gives them out, are written. `None`: as they are.
     ///
     /// # Errors
-    /// `KEY_CHANGED` if a column of the key is not fed.
+    /// `KEY_CHANGED` if a column of the key is not fed; `INTERNAL` if a column is none that the feed knows.
     pub fn coercion(&self, bound: &Arc<TargetTable>) -> Result<Option<Coercion>> {
         let Some(feed) = self.feed(&bound.name, &bound.schema.id) else { return Ok(None) };
         let mut from = Vec::new();
         let mut columns = Vec::new();
         let mut place = vec![None; bound.schema.columns.len()];
         for (i, column) in bound.schema.columns.iter().enumerate() {
-            let fed = feed.columns.iter().find(|f| same_name(&f.output, &column.name));
-            let Some(there) = fed.and_then(|f| f.target.as_ref()).and_then(|t| self.column(t)) else {
-                continue;
-            };
+            // what is left out is left out knowingly
+            let fed = feed.columns.iter().find(|f| same_name(&f.output, &column.name)).ok_or_else(|| {
+                Error::definite(
+                    codes::INTERNAL,
+                    format!(
+                        "column \"{}\" of \"{}\" came without its schema change into target table \"{}\"",
+                        column.name, feed.table, self.name
+                    ),
+                )
+            })?;
+            let Some(there) = fed.target.as_ref().and_then(|t| self.column(t)) else { continue };
             place[i] = Some(from.len());
             from.push(i);
             columns.push(Column { name: there.name.clone(), ty: there.ty.clone(), ..column.clone() });

@@ -103,19 +103,40 @@ pub struct Registry {
     next: RequestId,
     /// By name at the target.
     tables: Tables,
-    /// The tables as of ticks at which they changed, ascending; the first one as of the last checkpoint.
-    history: VecDeque<(Tick, Tables)>,
+    /// The tables as of the last checkpoint.
+    base: Tables,
+    /// What has become of tables since, in the order of ticks.
+    history: VecDeque<Change>,
+}
+
+/// A target table that became another one at a tick.
+#[derive(Debug, Clone)]
+struct Change {
+    tick: Tick,
+    before: Option<String>,
+    after: Option<Arc<Evolved>>,
+}
+
+impl Change {
+    fn make(&self, tables: &mut Tables) {
+        if let Some(before) = &self.before {
+            tables.remove(before);
+        }
+        if let Some(after) = &self.after {
+            tables.insert(after.name.clone(), after.clone());
+        }
+    }
 }
 
 impl Default for Registry {
     fn default() -> Self {
-        Registry::new(0, Vec::new())
+        Registry::new(Vec::new())
     }
 }
 
 impl Registry {
     /// A registry that begins with the schemas of a checkpoint.
-    pub fn new(tick: Tick, tables: Vec<Evolved>) -> Registry {
+    pub fn new(tables: Vec<Evolved>) -> Registry {
         let tables: Tables = tables.into_iter().map(|t| (t.name.clone(), Arc::new(t))).collect();
         Registry {
             generation: 0,
@@ -123,7 +144,8 @@ impl Registry {
             queue: VecDeque::new(),
             phase: Phase::Rest,
             next: 1,
-            history: VecDeque::from([(tick, tables.clone())]),
+            history: VecDeque::new(),
+            base: tables.clone(),
             tables,
         }
     }
@@ -185,10 +207,7 @@ impl Registry {
         self.phase = Phase::Rest;
         self.writers.values_mut().for_each(|w| *w = 0);
         self.tables = self.at(tick);
-        self.history.retain(|(t, _)| *t <= tick);
-        if self.history.is_empty() {
-            self.history.push_back((tick, self.tables.clone()));
-        }
+        self.history.retain(|change| change.tick <= tick);
     }
 
     /// The target has lost what was not committed behind this tick, and it will be asked for again. The stream has not moved: what
@@ -243,7 +262,8 @@ impl Registry {
         self.tables.values()
     }
 
-    /// A target table that its flow writes from now on, and whose rows are all still to come; does nothing if it is known.
+    /// A target table that its flow writes from the start on, and whose rows are all still to come; does nothing if it is known.
+    /// For the start, before any change.
     ///
     /// # Errors
     /// As [`Evolved::join`].
@@ -259,46 +279,40 @@ impl Registry {
                 self.tables.insert(table.name.clone(), Arc::new(Evolved::of(table)));
             }
         }
-        self.note(self.history.back().map_or(0, |(tick, _)| *tick));
+        self.base = self.tables.clone();
         Ok(())
     }
 
-    /// Source tables that no flow takes any more feed nothing.
+    /// Source tables that no flow takes any more feed nothing. For the start, before any change.
     pub fn keep_only(&mut self, is_taken: impl Fn(&str, &TableId) -> bool) {
         let gone = |t: &Evolved| t.feeds.iter().any(|f| !is_taken(&f.name, &f.table));
         for table in self.tables.values_mut().filter(|t| gone(t)) {
             Arc::make_mut(table).feeds.retain(|f| is_taken(&f.name, &f.table));
         }
-        self.note(self.history.back().map_or(0, |(tick, _)| *tick));
+        self.base = self.tables.clone();
     }
 
     /// What became of a target table at a tick. `before`: the one that it was.
     pub fn changed(&mut self, tick: Tick, before: Option<&str>, after: Option<Evolved>) {
-        if let Some(before) = before {
-            self.tables.remove(before);
-        }
-        if let Some(after) = after {
-            self.tables.insert(after.name.clone(), Arc::new(after));
-        }
-        self.note(tick);
+        let change = Change { tick, before: before.map(str::to_owned), after: after.map(Arc::new) };
+        change.make(&mut self.tables);
+        self.history.push_back(change);
     }
 
-    fn note(&mut self, tick: Tick) {
-        match self.history.back_mut() {
-            Some((last, tables)) if *last >= tick => *tables = self.tables.clone(),
-            _ => self.history.push_back((tick, self.tables.clone())),
-        }
-    }
-
-    /// The tables as of a tick.
+    /// The tables as of a tick; of one before the last checkpoint those of the checkpoint.
     pub fn at(&self, tick: Tick) -> Tables {
-        let as_of = self.history.iter().rev().find(|(t, _)| *t <= tick).or(self.history.front());
-        as_of.map(|(_, tables)| tables.clone()).unwrap_or_default()
+        let mut tables = self.base.clone();
+        self.history
+            .iter()
+            .take_while(|change| change.tick <= tick)
+            .for_each(|change| change.make(&mut tables));
+        tables
     }
 
     /// A checkpoint at this tick is durable: nothing before it can be replayed any more.
     pub fn forget(&mut self, tick: Tick) {
-        while self.history.get(1).is_some_and(|(t, _)| *t <= tick) {
+        while let Some(change) = self.history.front().filter(|change| change.tick <= tick) {
+            change.make(&mut self.base);
             self.history.pop_front();
         }
     }
@@ -426,16 +440,16 @@ mod tests {
 
     #[test]
     fn schemas_as_of_a_tick_are_kept_until_a_checkpoint_has_passed_it() {
-        let mut registry = Registry::new(10, vec![Evolved::of(&table("t", "t", &["id"]))]);
+        let mut registry = Registry::new(vec![Evolved::of(&table("t", "t", &["id"]))]);
         let with = |columns: &[&str]| Some(Evolved::of(&table("t", "t", columns)));
         registry.changed(12, Some("t"), with(&["id", "a"]));
         registry.changed(15, Some("t"), with(&["id", "a", "b"]));
         let columns = |registry: &Registry, tick| registry.at(tick)["t"].columns.len();
         assert_eq!([10, 11, 12, 14, 15, 99].map(|t| columns(&registry, t)), [1, 1, 2, 2, 3, 3]);
         registry.forget(13);
-        assert_eq!((columns(&registry, 13), columns(&registry, 15), registry.kept()), (2, 3, 2));
+        assert_eq!((columns(&registry, 13), columns(&registry, 15), registry.kept()), (2, 3, 1));
         registry.reset(13);
-        assert_eq!((registry.table("t").unwrap().columns.len(), registry.kept()), (2, 1));
+        assert_eq!((registry.table("t").unwrap().columns.len(), registry.kept()), (2, 0));
     }
 
     /// A source table that was renamed while the mode keeps the target's name is found by both.
@@ -444,7 +458,7 @@ mod tests {
         let mut renamed = Evolved::of(&table("old", "old", &["id"]));
         renamed.feeds[0].name = "new".into();
         renamed.feeds[0].table = TableId::new("shop", "new");
-        let registry = Registry::new(0, vec![renamed]);
+        let registry = Registry::new(vec![renamed]);
         assert_eq!(registry.find("new", &TableId::new("shop", "new")).unwrap().name, "old");
         assert!(registry.find("old", &TableId::new("shop", "old")).is_none());
     }
