@@ -1057,11 +1057,11 @@ fn lineage(changes: &[SchemaChange], before: &TableSchema, after: &TableSchema) 
                     *name = to.clone();
                 }
             }
-            SchemaChange::AddColumn { column, .. } => {
-                // one that is there still is the same: a change told twice
-                if !now.iter().any(|(name, _)| same_name(name, &column.name)) {
-                    now.push((column.name.clone(), None));
-                }
+            // one that is there still is the same: a change told twice
+            SchemaChange::AddColumn { column, .. }
+                if !now.iter().any(|(name, _)| same_name(name, &column.name)) =>
+            {
+                now.push((column.name.clone(), None));
             }
             _ => {}
         }
@@ -1532,7 +1532,8 @@ mod tests {
             ty: ColumnType::Date,
             position: None,
         }];
-        let (evolved, all, _) = follow(&flow(SchemaChangeMode::Lenient), &members(), &[alter.clone()]);
+        let (evolved, all, _) =
+            follow(&flow(SchemaChangeMode::Lenient), &members(), std::slice::from_ref(&alter));
         assert_eq!(shape(&evolved), "id int, name varchar(17), age int, name_2 date");
         assert!(matches!(
             &all[..],
@@ -1552,7 +1553,7 @@ mod tests {
         };
         let swap = vec![rename("name", "x"), rename("age", "name"), rename("x", "age")];
         for mode in [SchemaChangeMode::Evolve, SchemaChangeMode::Lenient] {
-            let (evolved, all, now) = follow(&flow(mode), &members(), &[swap.clone()]);
+            let (evolved, all, now) = follow(&flow(mode), &members(), std::slice::from_ref(&swap));
             assert_eq!(shape(&evolved), "id int, age varchar(17), name int");
             assert!(all.iter().all(|c| matches!(c, TargetSchemaChange::RenameColumn { .. })), "{all:?}");
             assert_eq!(all.len(), 3);
@@ -1714,10 +1715,7 @@ mod tests {
                             .unwrap_or_else(|e| panic!("seed {seed}, {mode:?}: {e}"));
                     // the target refuses some of it: each step once, or it would be refused for ever
                     let mut refused = BTreeSet::new();
-                    while mode == SchemaChangeMode::TryEvolve
-                        && !derived.steps.is_empty()
-                        && random(3) == 0
-                    {
+                    while mode == SchemaChangeMode::TryEvolve && !derived.steps.is_empty() && random(3) == 0 {
                         is_whole = false;
                         let name = derived.steps[random(derived.steps.len())].name.clone();
                         assert!(refused.insert(name), "seed {seed}, {changes:?}: {refused:?}, {derived:?}");
