@@ -460,7 +460,7 @@ impl Shapes {
             }
             (85..89, _) if !many => {
                 let column = Column { domain: Domain::Long, rank: 0, ..self.column(&table) };
-                let part = format!("ADD COLUMN {} VARCHAR(40) DEFAULT (UUID())", column.name);
+                let part = format!("ADD COLUMN {} VARCHAR(40) DEFAULT (LOWER('ABC'))", column.name);
                 table.columns.push(column);
                 (alter(part), Class::Unseen)
             }
@@ -554,9 +554,12 @@ impl Changing {
         self.shared.ddl.load(Ordering::SeqCst)
     }
 
-    /// Whether the client has given up, which it does not by itself.
-    pub fn has_failed(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    /// Why the client has given up, which it does not by itself.
+    pub fn check(&mut self) -> Result<()> {
+        match self.thread.take_if(|thread| thread.is_finished()) {
+            Some(thread) => thread.join().map_err(|_| anyhow!("the client panicked"))?,
+            None => Ok(()),
+        }
     }
 
     /// Ends the client, and says what it did.
