@@ -32,7 +32,7 @@
 //!
 //! [`SchemaChange::ResnapshotTable`]: its rows go in every mode; they come anew, and one that did not go would stay beside
 //! them. It is no change of shape, so no mode stops at it and `exclude` does not know it. All its columns that the target has
-//! are fed again.
+//! are fed again; not one that only has the name of a column of the target, and whose values it could not hold.
 //!
 //! # Several source tables in one target table
 //!
@@ -309,10 +309,16 @@ fn by_name(evolved: &Evolved, table: &TargetTable) -> Feed {
         .map(|c| Fed {
             output: c.name.clone(),
             ty: c.ty.clone(),
-            target: evolved.column(&c.name).map(|t| t.name.clone()),
+            target: evolved.column(&c.name).filter(|t| is_fed_again(t, c)).map(|t| t.name.clone()),
         })
         .collect();
     Feed { table: table.schema.id.clone(), name: table.name.clone(), columns }
+}
+
+/// A column of the target may have the name of this one from a column that is long gone: then its type may have nothing in
+/// common with this one's, and each row would be an error.
+fn is_fed_again(there: &Column, column: &Column) -> bool {
+    common(&there.ty, &column.ty).is_some()
 }
 
 fn step(name: &str, change: TargetSchemaChange) -> Step {
@@ -501,13 +507,17 @@ impl<'q> Work<'q> {
             .collect();
         if again {
             // all rows come anew: what the target has of these names is fed again
-            for (column, fed) in old.iter().zip(&mut fed) {
+            for (j, (column, fed)) in old.iter().zip(&mut fed).enumerate() {
                 let free = |name: &str| {
                     !feed.columns.iter().any(|f| f.target.as_ref().is_some_and(|t| same_name(t, name)))
                 };
+                let now = pairs.iter().position(|pair| *pair == Some(j)).map_or(column, |k| &new[k]);
                 if fed.is_none() {
-                    *fed =
-                        self.evolved.column(&column.name).filter(|c| free(&c.name)).map(|c| c.name.clone());
+                    *fed = self
+                        .evolved
+                        .column(&column.name)
+                        .filter(|c| free(&c.name) && is_fed_again(c, now))
+                        .map(|c| c.name.clone());
                 }
             }
         }
@@ -866,7 +876,7 @@ impl<'q> Work<'q> {
         if !wanted || is_taken {
             if again
                 && !is_taken
-                && let Some(there) = self.evolved.column(&column.name)
+                && let Some(there) = self.evolved.column(&column.name).filter(|t| is_fed_again(t, column))
             {
                 return Ok(Some(there.name.clone()));
             }
@@ -1521,6 +1531,25 @@ mod tests {
             let (evolved, all, _) = follow(&flow(SchemaChangeMode::Ignore), &members(), &statements);
             assert_eq!(all, []);
             assert!(evolved.feeds[0].columns.iter().all(|f| f.target.as_deref() != Some("age")));
+        }
+    }
+
+    /// Copied again, a table feeds what the target has of its columns, not what only has the name.
+    #[test]
+    fn a_name_of_before_is_not_fed_again_with_what_it_cannot_hold() {
+        let ignore = flow(SchemaChangeMode::Ignore);
+        let again = || vec![SchemaChange::ResnapshotTable { table: id(), reason: "a test".into() }];
+        for (ty, is_fed) in [(ColumnType::Date, false), (ColumnType::Double { unsigned: false }, true)] {
+            let drop = vec![SchemaChange::DropColumn { table: id(), column: "age".into() }];
+            let position = ColumnPosition::Last;
+            let add = vec![SchemaChange::AddColumn { table: id(), column: Column::new("age", ty), position }];
+            let both = [add[0].clone(), again()[0].clone()].to_vec();
+            for statements in [vec![drop.clone(), add, again()], vec![drop, both]] {
+                let (evolved, _, _) = follow(&ignore, &members(), &statements);
+                assert_eq!(shape(&evolved), "id int, name varchar(17), age int");
+                let fed = evolved.feeds[0].columns.iter().any(|f| f.target.as_deref() == Some("age"));
+                assert_eq!(fed, is_fed, "{evolved:?}");
+            }
         }
     }
 

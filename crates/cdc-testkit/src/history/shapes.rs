@@ -52,8 +52,8 @@ pub struct ShapesOptions {
     pub removes: bool,
     /// Tables change their names, and their keys.
     pub renames: bool,
-    /// Names of columns come again, and numbers become text: where a target stays behind, what it has under a name is another
-    /// column, and a text is no number.
+    /// Names of columns come again, numbers become text, days get a time: where a target stays behind, what it has under
+    /// a name is another column, a text is no number, and a time has no place in a DATE.
     pub crosses: bool,
     /// How long the client rests at most between two steps.
     pub pause: Duration,
@@ -393,12 +393,20 @@ impl Shapes {
                 parts.push(add);
                 (alter(parts.join(", ")), class)
             }
-            (59..63, Some(i)) if table.columns.len() > 1 => {
-                let j = (i + 1) % table.columns.len();
+            (59..63, Some(i)) => {
+                // of one domain, unless a target may follow: what it copies again by name must fit
+                let fits = |c: &Column| crosses || c.domain == table.columns[i].domain;
+                let other = (i + 1..table.columns.len()).find(|j| fits(&table.columns[*j]));
+                let j = other.unwrap_or(i);
                 let (a, b) = (table.columns[i].name.clone(), table.columns[j].name.clone());
                 table.columns[i].name.clone_from(&b);
                 table.columns[j].name.clone_from(&a);
-                (alter(format!("RENAME COLUMN {a} TO {b}, RENAME COLUMN {b} TO {a}")), Class::Shape)
+                match other {
+                    Some(_) => {
+                        (alter(format!("RENAME COLUMN {a} TO {b}, RENAME COLUMN {b} TO {a}")), Class::Shape)
+                    }
+                    None => (alter("COMMENT = 'nothing to swap'".into()), Class::NoEffect),
+                }
             }
             (63..67, Some(i)) => {
                 let column = &mut table.columns[i];
@@ -496,7 +504,8 @@ impl Shapes {
             2 if ty != "TEXT" => format!(" NOT NULL DEFAULT {}", column.domain.value(&mut self.rng)),
             // what rows that are there read in it
             3 if !matches!(column.domain, Domain::Day) && ty != "TEXT" => " NOT NULL".into(),
-            4 if ty == "DATETIME" => " DEFAULT CURRENT_TIMESTAMP".into(),
+            // (which has a time of day, as no other value)
+            4 if ty == "DATETIME" && self.options.crosses => " DEFAULT CURRENT_TIMESTAMP".into(),
             _ => {
                 class = Class::Shape;
                 String::new()
