@@ -34,6 +34,7 @@ usage: cargo xtask TASK
                       [--target sqlite|mysql|mariadb-10.11|mariadb-11.8|postgres]
                       [--workers N] [--cdc PROGRAM] [--keep]
   soak --targets      the same into every kind of target in turn
+  soak --ddl          tables change their structure at random, in each mode; with the same arguments
   servers             fetch MySQL, MariaDB and PostgreSQL servers into target/servers (Debian), or find
                       them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]
   servers up          run one until Ctrl-C: [--kind SERVER] [--port N] [--datadir DIR]

@@ -8,6 +8,7 @@
 //! What is chosen comes from the seed; what meets what, from the machine.
 
 mod compare;
+mod ddl;
 mod program;
 mod target;
 
@@ -37,11 +38,14 @@ const STILL: Duration = Duration::from_secs(60);
 /// How long catching up may take in all.
 const CATCH_UP: Duration = Duration::from_secs(600);
 
-/// `cargo xtask soak --source|--targets [--minutes N] [--seed N] [--server SERVER] [--target TARGET] [--workers N] [--cdc PROGRAM]
+/// `cargo xtask soak --source|--targets|--ddl [--minutes N] [--seed N] [--server SERVER] [--target TARGET] [--workers N] [--cdc PROGRAM]
 /// [--keep]`. With `--targets` each target in turn, for its share of the minutes.
 pub fn main(args: &mut Args) -> Result<()> {
-    let (of_source, of_targets) = (args.flag("--source"), args.flag("--targets"));
-    ensure!(of_source != of_targets, "soak what? there are `cargo xtask soak --source` and `--targets`");
+    let (of_source, of_targets, of_ddl) = (args.flag("--source"), args.flag("--targets"), args.flag("--ddl"));
+    ensure!(
+        u8::from(of_source) + u8::from(of_targets) + u8::from(of_ddl) == 1,
+        "soak what? there are `cargo xtask soak --source`, `--targets` and `--ddl`"
+    );
     let minutes =
         args.value("--minutes")?.map_or(Ok(5.0), |text| text.parse::<f64>().context("--minutes"))?;
     let seed = args.number("--seed", cdc_testkit::history::seed())?;
@@ -62,7 +66,8 @@ pub fn main(args: &mut Args) -> Result<()> {
     let length = length / u32::try_from(targets.len())?;
     for target in targets {
         let program = program.clone();
-        source(&Soaking { length, seed, kind, target, workers, program, keep })?;
+        let what = Soaking { length, seed, kind, target, workers, program, keep };
+        if of_ddl { ddl::soak(&what)? } else { source(&what)? }
     }
     Ok(())
 }
@@ -85,24 +90,29 @@ pub struct Soaking {
     pub keep: bool,
 }
 
-/// Soaks, prints the summary, and says in any case which seed it was and where what is left of it lies.
+/// Soaks in the way of `--source`.
 pub fn source(what: &Soaking) -> Result<()> {
-    let (kind, seed) = (what.kind, what.seed);
-    let target = what.target.name();
-    say!("== soak: {kind} into {target}, seed {seed}, {:.0} s", what.length.as_secs_f64());
-    servers::ensure(kind)?;
-    let folder = target_dir().join("soak").join(format!("{}-{target}-{seed}", kind.name()));
-    remove_dir(&folder)?;
-    fs::create_dir_all(&folder)?;
-    let result = Soak::start(what, &folder).and_then(|mut soak| {
+    kept(what, "source", |folder| {
+        let mut soak = Soak::start(what, folder)?;
         let result = soak.all(what.length);
         soak.run = None;
         if result.is_err() {
             say!("{}", soak.status());
         }
         result
-    });
-    match result {
+    })
+}
+
+/// Soaks in a folder, prints the summary, and says in any case which seed it was and where what is left of it lies.
+fn kept(what: &Soaking, way: &str, soak: impl FnOnce(&Path) -> Result<String>) -> Result<()> {
+    let (kind, seed) = (what.kind, what.seed);
+    let target = what.target.name();
+    say!("== soak --{way}: {kind} into {target}, seed {seed}, {:.0} s", what.length.as_secs_f64());
+    servers::ensure(kind)?;
+    let folder = target_dir().join("soak").join(format!("{way}-{}-{target}-{seed}", kind.name()));
+    remove_dir(&folder)?;
+    fs::create_dir_all(&folder)?;
+    match soak(&folder) {
         Ok(summary) => {
             if what.keep {
                 say!("kept in {}", folder.display());
@@ -113,7 +123,7 @@ pub fn source(what: &Soaking) -> Result<()> {
             Ok(())
         }
         Err(error) => Err(error.context(format!(
-            "the soak with seed {seed} of {kind} into {target} failed; pipeline file, logs, state, target and the server's data are in {}",
+            "the soak --{way} with seed {seed} of {kind} into {target} failed; pipeline file, logs, state, target and the server's data are in {}",
             folder.display()
         ))),
     }
@@ -293,7 +303,7 @@ impl Soak {
     fn start_run(&mut self) -> Result<()> {
         let workers = self.workers.unwrap_or_else(|| self.rng.random_range(1..4));
         self.counts.starts += 1;
-        let run = Run::start(&self.program, &self.folder, self.counts.starts, workers, &[])?;
+        let run = Run::start(&self.program, &self.folder, self.counts.starts, workers, &[], None)?;
         self.run = Some(run);
         self.tick.1 = Instant::now();
         Ok(())
@@ -513,7 +523,7 @@ impl Soak {
             tries += 1;
             let workers = self.workers.unwrap_or_else(|| self.rng.random_range(1..4));
             let until = ["--until", "caught-up"];
-            let mut run = Run::start(&self.program, &self.folder, self.counts.starts, workers, &until)?;
+            let mut run = Run::start(&self.program, &self.folder, self.counts.starts, workers, &until, None)?;
             let mut tick = (0, Instant::now());
             let status = loop {
                 if let Some(status) = run.ended()? {
@@ -541,7 +551,7 @@ impl Soak {
         // of a file there is another comparison, which is not the program's
         let compared = match self.target.open()? {
             Some(db) => {
-                let all = compare::all(&self.server, &db)?;
+                let all = compare::all(&self.server, &db, "soak\\_%")?;
                 format!("compared directly: {} tables, {} rows, 0 differences", all.tables, all.rows)
             }
             None => "not compared directly".into(),

@@ -30,7 +30,7 @@ pub const STEPS: &[(&str, &str)] = &[
     ("schema.applied", "a statement of a schema change has been executed at the target"),
     (
         "refusal.noted",
-        "that a target refuses a step of a schema change is durable, and its tick is not written",
+        "that a target refuses a step of a schema change is durable, and the tick is not yet written without it",
     ),
     ("checkpoint.partial", "a checkpoint is written and durable, under the name of an unfinished one"),
     ("checkpoint.renamed", "it has its name, and the folder is not synced"),

@@ -425,10 +425,14 @@ impl LogReader {
         self.maps.clear();
     }
 
-    /// The table is not captured any more, or is not there.
-    pub fn forget(&mut self, table: &TableId) {
-        self.ahead.remove(table);
+    /// The table is not there behind these transactions: what they did to it is passed over, on the way there.
+    pub fn adopt_nothing(&mut self, table: &TableId, gtids: GtidSet) {
         self.structures.forget([table]);
+        if self.gtids.contains_set(&gtids) {
+            self.ahead.remove(table);
+        } else {
+            self.ahead.insert(table.clone(), Some(gtids));
+        }
         self.maps.clear();
     }
 

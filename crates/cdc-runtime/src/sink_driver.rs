@@ -676,7 +676,9 @@ impl Committer {
         let may = !["create_table", "resnapshot_table", "change_primary_key"].contains(&step);
         let is_refusal = !error.is_transient()
             && [codes::TARGET_DDL, codes::TARGET_SHAPE, codes::GRANT_MISSING].contains(&error.code());
-        if flow.on_schema_change != SchemaChangeMode::TryEvolve || !may || !is_refusal {
+        // one that comes again although it is passed over would come for ever
+        let is_known = self.refusals.get(identity).is_some_and(|steps| steps.contains(step));
+        if flow.on_schema_change != SchemaChangeMode::TryEvolve || !may || !is_refusal || is_known {
             return Ok(error);
         }
         let refusal = Refusal { tick: work.event.tick, change: identity.to_owned(), step: step.to_owned() };

@@ -461,6 +461,48 @@ fn a_crash_behind_a_table_that_was_made_renamed_or_dropped() {
     }
 }
 
+/// A table that is taken in anew has the structure of now: after a crash in that tick it may be another one.
+#[test]
+fn a_table_that_was_made_in_a_tick_that_comes_again_with_another_shape() {
+    let server = start();
+    let target = Target::new(&server, "another_shape");
+    let drop = Change::DropTable { table: "orders".into() };
+    let with = |name| {
+        let columns = vec![Column::new("id", int()).not_null(), Column::new(name, int())];
+        table("orders", columns, &[0])
+    };
+    let mut sink = filled(&target);
+    sink.apply(&drop).unwrap();
+    sink.apply(&Change::CreateTable { table: with("a") }).unwrap();
+    for name in ["b", "c"] {
+        let mut sink = target.sink();
+        sink.inspect(&job("run 2")).unwrap();
+        sink.check(&with(name)).unwrap();
+        sink.claim(&job("run 2")).unwrap();
+        sink.prepare(&with(name)).unwrap();
+        sink.apply(&drop).unwrap();
+        sink.apply(&Change::CreateTable { table: with(name) }).unwrap();
+        if name == "c" {
+            sink.prepare(&with(name)).unwrap();
+            let row = Row::pack([Value::Int(1), Value::Int(2)]);
+            sink.write(&upserts(&with(name), 2, std::slice::from_ref(&row))).unwrap();
+            sink.commit(2, &binding(2)).unwrap();
+            target.equal(&with(name), &[row]);
+        }
+    }
+    assert_eq!(shape(&target, "orders"), ["id|int", "c|int"]);
+    assert_eq!(target.run("SELECT name, changing FROM _cdc_tables"), ["orders|0"]);
+    // but nobody else's
+    target.run("CREATE TABLE theirs (x INT PRIMARY KEY)");
+    let mut sink = target.sink();
+    sink.claim(&job("run 3")).unwrap();
+    sink.apply(&Change::DropTable { table: "theirs".into() }).unwrap();
+    let made =
+        Change::CreateTable { table: table("theirs", vec![Column::new("id", int()).not_null()], &[0]) };
+    refused(sink.apply(&made), codes::TARGET_SHAPE, &["\"id\""]);
+    assert_eq!(target.run("SELECT COUNT(*) FROM theirs"), ["0"]);
+}
+
 /// What the committer never does: rows of its tick in front of a change. Those with a key are taken again; others could
 /// not be told from new ones.
 #[test]

@@ -28,6 +28,7 @@
 //! widens, renames and drops columns that the others never name.
 
 mod session;
+pub mod shapes;
 pub mod storm;
 
 use std::collections::{BTreeMap, BTreeSet};

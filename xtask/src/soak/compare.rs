@@ -14,19 +14,19 @@ pub struct Compared {
     pub rows: usize,
 }
 
-/// Compares every table, and which tables there are.
-pub fn all(server: &Server, db: &Connection) -> Result<Compared> {
+/// Compares every table of the databases whose names are like this, and which tables there are.
+pub fn all(server: &Server, db: &Connection, databases: &str) -> Result<Compared> {
     let at_source: BTreeSet<String> = server
-        .sql(
+        .sql(&format!(
             "SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) FROM information_schema.TABLES \
-             WHERE TABLE_SCHEMA LIKE 'soak\\_%' AND TABLE_TYPE = 'BASE TABLE' AND TABLE_NAME NOT LIKE 'hidden\\_%'",
-        )?
+             WHERE TABLE_SCHEMA LIKE '{databases}' AND TABLE_TYPE = 'BASE TABLE' AND TABLE_NAME NOT LIKE 'hidden\\_%'",
+        ))?
         .lines()
         .map(ToOwned::to_owned)
         .collect();
-    let mut names = db.prepare(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'soak\\_%' ESCAPE '\\'",
-    )?;
+    let mut names = db.prepare(&format!(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE '{databases}.%' ESCAPE '\\'",
+    ))?;
     let at_target: BTreeSet<String> =
         names.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     ensure!(

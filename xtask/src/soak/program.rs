@@ -46,12 +46,23 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn start(program: &Path, folder: &Path, number: u64, workers: u16, args: &[&str]) -> Result<Run> {
+    /// `fault`: where a program that has named steps ends (`cdc_core::faults`).
+    pub fn start(
+        program: &Path,
+        folder: &Path,
+        number: u64,
+        workers: u16,
+        args: &[&str],
+        fault: Option<&str>,
+    ) -> Result<Run> {
         let printed = folder.join(format!("run-{number:03}.log"));
         let file = File::create(&printed)?;
         let mut command = cdc(program, folder, "run");
         command.args(["--log-format", "plain", "--workers"]).arg(workers.to_string()).args(args);
         command.stdout(file.try_clone()?).stderr(file);
+        if let Some(fault) = fault {
+            command.env("FAILPOINTS", fault);
+        }
         Ok(Run { child: Guarded::spawn(&mut command)?, number, printed })
     }
 

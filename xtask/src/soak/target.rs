@@ -1,5 +1,6 @@
 //! What the soak is copied into: a file of SQLite, or a database of another server, which is disturbed too.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,6 +49,11 @@ impl TargetKind {
             _ => Ok(TargetKind::Server(name.parse().context("--target: sqlite, postgres, or a server")?)),
         }
     }
+}
+
+fn pairs(text: &str, between: char) -> Vec<(String, String)> {
+    let pair = |line: &str| line.split_once(between).map(|(a, b)| (a.to_owned(), b.to_owned()));
+    text.lines().filter_map(pair).collect()
 }
 
 pub enum Target {
@@ -141,6 +147,49 @@ impl Target {
     /// The last tick that is committed; `None` while it cannot be asked.
     pub fn tick(&self) -> Option<i64> {
         self.number("SELECT MAX(tick) FROM _cdc_progress")
+    }
+
+    /// The columns of the tables whose names begin so, but those that no table of a source has.
+    pub fn columns(&self, prefix: &str) -> Result<BTreeMap<String, BTreeSet<String>>> {
+        let listed =
+            "SELECT table_name AS t, column_name AS c FROM information_schema.columns WHERE table_schema =";
+        let rows: Vec<(String, String)> = match self {
+            Target::Sqlite(_) => {
+                let Some(db) = self.open()? else { return Ok(BTreeMap::new()) };
+                let mut listed = db.prepare(
+                    "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table'",
+                )?;
+                let rows = listed.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                rows.collect::<rusqlite::Result<_>>()?
+            }
+            Target::Server { server, .. } => pairs(&server.sql(&format!("{listed} 'dw'"))?, '\t'),
+            Target::Postgres { server, .. } => pairs(&server.sql(&format!("{listed} 'public'"))?, '|'),
+        };
+        let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (table, column) in rows {
+            if table.starts_with(prefix) && !table.starts_with("keeps_") && !column.starts_with("_cdc_") {
+                all.entry(table).or_default().insert(column);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Has the target refuse that this column goes.
+    pub fn protect(&self, number: u64, table: &str, column: &str) -> Result<()> {
+        match self {
+            Target::Sqlite(_) => {
+                let Some(db) = self.open()? else { return Ok(()) };
+                db.execute_batch(&format!("CREATE INDEX \"keeps_{number}\" ON \"{table}\" (\"{column}\")"))?;
+            }
+            // (a rule about one column alone would go with it)
+            Target::Server { server, .. } => drop(server.sql(&format!(
+                "USE dw; SET lock_wait_timeout = 2; ALTER TABLE `{table}` ADD CONSTRAINT keeps_{number} CHECK (`{column}` IS NULL OR id IS NOT NULL)"
+            ))?),
+            Target::Postgres { server, .. } => drop(server.sql(&format!(
+                "SET lock_timeout = '2s'; CREATE VIEW \"keeps_{number}\" AS SELECT \"{column}\" FROM \"{table}\""
+            ))?),
+        }
+        Ok(())
     }
 
     /// What the accounts hold.

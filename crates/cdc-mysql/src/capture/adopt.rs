@@ -10,9 +10,13 @@
 //!   chunks;
 //! - the others go on from where they are, and are not copied again.
 //!
+//! A table that is gone by now has a P0 too: the log reader may still have rows of it in front of it, and they are passed
+//! over in the same way. Where it went to under another name that is captured, it comes in under that.
+//!
 //! A target hears of it in a tick of its own between two transactions: the table is created, and emptied if something of
 //! that name is there already.
 
+use super::discover::list_tables;
 use super::{Capture, Message, Result, begin_now};
 use crate::config::Config;
 use crate::conn::connect;
@@ -20,7 +24,7 @@ use crate::ddl;
 use crate::gtid::GtidSet;
 use crate::server::Server;
 use crate::snapshot::reconcile::TransactionSet;
-use crate::snapshot::watermark::Watermark;
+use crate::snapshot::watermark::{self, Watermark};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::{Error, TableId, codes};
 use std::sync::Arc;
@@ -31,6 +35,8 @@ use tokio::sync::{Mutex, mpsc};
 #[derive(Debug)]
 pub(super) struct Adoption {
     pub(super) table: TableId,
+    /// P0, as transactions.
+    pub(super) gtids: GtidSet,
     /// `None`: it is gone.
     pub(super) found: Option<Found>,
 }
@@ -39,8 +45,6 @@ pub(super) struct Adoption {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) definition: ddl::Definition,
-    /// P0, as transactions.
-    pub(super) gtids: GtidSet,
     /// P0, for watermarks.
     pub(super) base: Watermark,
 }
@@ -65,7 +69,9 @@ pub(super) async fn find(
     let config = Config { tables: TableSet::only([&table]), server_id, ..config };
     loop {
         let message = match try_find(&config, &server, &table).await {
-            Ok(found) => Message::Adopted(Box::new(Ok(Adoption { table: table.clone(), found }))),
+            Ok((gtids, found)) => {
+                Message::Adopted(Box::new(Ok(Adoption { table: table.clone(), gtids, found })))
+            }
             Err(error) if error.is_transient() || error.code() == codes::SERVER_ID_IN_USE => {
                 tokio::time::sleep(RETRY).await;
                 continue;
@@ -80,18 +86,31 @@ pub(super) async fn find(
     }
 }
 
-async fn try_find(config: &Config, server: &Server, table: &TableId) -> Result<Option<Found>> {
+async fn try_find(config: &Config, server: &Server, table: &TableId) -> Result<(GtidSet, Option<Found>)> {
     let mut conn = connect(config).await?;
     let begun = begin_now(&mut conn, server, config, &|_| ()).await;
-    let _ = conn.disconnect().await;
     let (log, _) = match begun {
         Ok(begun) => begun,
-        Err(error) if error.code() == codes::NO_TABLES => return Ok(None),
-        Err(error) => return Err(error),
+        Err(error) if error.code() == codes::NO_TABLES => {
+            // not there before P0, and not behind it
+            let gtids = watermark::committed(&mut conn, server).await?;
+            let (_, all) = list_tables(&mut conn).await?;
+            let _ = conn.disconnect().await;
+            if all.contains(table) {
+                return Err(Error::transient(codes::NO_TABLES, format!("\"{table}\" came just now")));
+            }
+            return Ok((gtids, None));
+        }
+        Err(error) => {
+            let _ = conn.disconnect().await;
+            return Err(error);
+        }
     };
-    let Some(definition) = log.structures().definition(table) else { return Ok(None) };
+    let _ = conn.disconnect().await;
+    let gtids = log.gtids().clone();
+    let Some(definition) = log.structures().definition(table) else { return Ok((gtids, None)) };
     let base = Watermark::of_position(server.flavor, log.gtids(), log.boundary());
-    Ok(Some(Found { definition, gtids: log.gtids().clone(), base }))
+    Ok((gtids, Some(Found { definition, base })))
 }
 
 impl Capture {
@@ -114,22 +133,22 @@ impl Capture {
             if !self.log.ahead().contains_key(&table) {
                 continue;
             }
-            let Some(found) = adoption.found else {
-                self.log.forget(&table);
-                continue;
-            };
             // what a statement did to it behind P0, and the log reader has passed, is not in what was found
-            if self.log.has_missed(&table, &found.gtids) {
+            if self.log.has_missed(&table, &adoption.gtids) {
                 self.begin_adoption(table);
                 continue;
             }
+            let Some(found) = adoption.found else {
+                self.log.adopt_nothing(&table, adoption.gtids);
+                continue;
+            };
             // rows behind P0 that were passed over are only in a snapshot of behind them
             let passed = Watermark::of_position(self.server.flavor, self.log.gtids(), self.log.boundary());
             for more in [&found.base, &passed] {
                 self.reconciler.given_out(more);
                 self.base.add_all(more);
             }
-            let schema = self.log.adopt(found.definition, found.gtids);
+            let schema = self.log.adopt(found.definition, adoption.gtids);
             self.take_in(&schema)?;
         }
         self.start_splitter();
