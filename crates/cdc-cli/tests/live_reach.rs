@@ -55,6 +55,52 @@ fn a_target_that_is_not_up_yet_is_waited_for_and_that_is_told() -> Result<()> {
     Ok(())
 }
 
+/// Nothing is cut: bytes are held back, or those of the open connection are swallowed.
+#[test]
+fn a_target_that_goes_silent_is_given_up_and_ends_equal() -> Result<()> {
+    let server = server();
+    let my = Server::start(ServerOptions::of_this_run())?;
+    my.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
+    let pg = Postgres::start(PostgresOptions::default())?;
+    let patience = "answer_timeout = \"500ms\"\n connect_timeout = \"500ms\"";
+    for (database, port) in [("quiet_my", my.port()), ("quiet_pg", pg.port())] {
+        server.sql(&format!(
+            "CREATE DATABASE {database}; CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT); CREATE TABLE {database}.log (line INT);
+             INSERT INTO {database}.t VALUES (1, 1), (2, 2); INSERT INTO {database}.log VALUES (1), (1)"
+        ))?;
+        let proxy = Proxy::start(port)?;
+        let sink = if port == my.port() { mysql } else { postgres };
+        let body = sink(proxy.port(), &format!(",\n {patience}"));
+        let job = Job::new(server, database, &body);
+        let mut run = job.start(&[])?;
+        run.says("snapshot complete")?;
+        for (n, silence) in [(1, "stall"), (2, "swallow"), (3, "stall")] {
+            if silence == "stall" {
+                proxy.stall(true)
+            } else {
+                proxy.swallow()
+            }
+            server.sql(&format!("USE {database}; UPDATE t SET v = v + 10; INSERT INTO log VALUES ({n})"))?;
+            run.until("it is told", |run| {
+                Ok(run.err().matches("trying again in").count() >= if silence == "stall" { n } else { 1 })
+            })?;
+            proxy.stall(false);
+            run.until("the row is there", |_| {
+                let sql = format!(
+                    "SELECT COUNT(*) FROM {}log WHERE line = {n}",
+                    if port == my.port() { "dw." } else { "" }
+                );
+                let found = if port == my.port() { my.sql(&sql) } else { pg.sql(&sql) };
+                Ok(found.is_ok_and(|f| f.trim() == if n == 1 { "3" } else { "1" }))
+            })?;
+        }
+        run.stop()?;
+        job.catch_up(&[])?;
+        ensure!(job.verify()? == 7);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_host_that_is_not_there_is_told_at_once() -> Result<()> {
     let server = server();

@@ -133,3 +133,38 @@ impl SchemaEvent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes;
+
+    #[test]
+    fn notes_that_would_say_nothing_are_left_out() {
+        let mut origin =
+            Origin { timestamp_micros: 0, gtid: "".into(), file: "".into(), offset: 0, snapshot: true };
+        assert_eq!(origin.place(), None);
+        let mut event = SchemaEvent {
+            tick: 1,
+            origin: origin.clone(),
+            statement: " ".into(),
+            changes: Vec::new(),
+            before: None,
+            after: None,
+        };
+        let error = || Error::definite(codes::TARGET_VALUE, "it does not fit");
+        assert!(event.explain(error()).diagnostic().notes.is_empty());
+        (origin.file, origin.offset) = ("binlog.000003".into(), 194);
+        assert_eq!(
+            origin.place().as_deref(),
+            Some("read in a chunk of the snapshot, before binlog.000003:194")
+        );
+        (origin.snapshot, origin.gtid) = (false, "0-1-7".into());
+        event.origin = origin;
+        event.statement = "DROP TABLE t".into();
+        assert_eq!(
+            event.explain(error()).diagnostic().notes,
+            ["behind the statement: DROP TABLE t", "at binlog.000003:194, GTID 0-1-7"]
+        );
+    }
+}
