@@ -239,3 +239,41 @@ fn case_40_names_that_change_hands_in_one_statement() -> Result<()> {
         },
     )
 }
+
+/// What `cdc explain --schema` prints, which must be good.
+fn explained(job: &Job) -> Result<String> {
+    let said = Run::start(&mut job.command("explain", &["--schema"]))?.wait()?;
+    ensure!(said.code == Some(0), "{}", said.text());
+    Ok(said.out)
+}
+
+#[test]
+fn explain_shows_target_tables_beside_what_their_sources_give() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE shown; CREATE TABLE shown.t (id INT PRIMARY KEY, a INT, note TEXT)")?;
+    let job = Job::with(server, "[\"shown.*\"]", "on_schema_change = lenient", "", COPY);
+    // before the first run the server is asked
+    let text = explained(&job)?;
+    ensure!(
+        text.starts_with("sink dw, as the first run will make it: 1 table\n\ntable t, key (id)\n  shown.t\n"),
+        "{text}"
+    );
+    ensure!(text.contains("    a int     -> a int\n"), "{text}");
+    job.catch_up(&[])?;
+    server.sql("ALTER TABLE shown.t RENAME COLUMN a TO b; ALTER TABLE shown.t DROP COLUMN note")?;
+    ensure!(explained(&job)?.contains("    a int     -> a int\n"), "as the run has left it");
+    job.catch_up(&[])?;
+    let text = explained(&job)?;
+    ensure!(text.starts_with("sink dw, as of tick "), "{text}");
+    ensure!(text.contains("    b int  -> b int\n"), "{text}");
+    for kept in ["              a int            (kept: nobody writes it)\n", "              note text"] {
+        ensure!(text.contains(kept), "{text}");
+    }
+    // it is another pipeline's
+    job.write("[\"shown.*\"]", "", "", COPY);
+    let foreign = std::fs::read_to_string(job.path("p.cdc"))?.replace("\"live\"", "\"other\"");
+    std::fs::write(job.path("p.cdc"), foreign)?;
+    let said = Run::start(&mut job.command("explain", &["--schema", "--format", "json"]))?.wait()?;
+    ensure!(said.code == Some(3) && said.out.contains("belongs to pipeline"), "{}", said.text());
+    Ok(())
+}

@@ -363,7 +363,7 @@ fn int<'a>(v: i128, width: IntWidth, unsigned: bool) -> Option<Value<'a>> {
         return u64::try_from(v).ok().filter(|v| bits == 64 || v >> bits == 0).map(Value::UInt);
     }
     let half = 1i128 << (bits - 1);
-    (-half..half).contains(&v).then(|| Value::Int(v as i64))
+    (-half..half).contains(&v).then_some(Value::Int(v as i64))
 }
 
 /// A number's digits, without an exponent.

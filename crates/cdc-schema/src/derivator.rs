@@ -1061,11 +1061,11 @@ fn lineage(changes: &[SchemaChange], before: &TableSchema, after: &TableSchema) 
                     *name = to.clone();
                 }
             }
-            SchemaChange::AddColumn { column, .. } => {
-                // one that is there still is the same: a change told twice
-                if !now.iter().any(|(name, _)| same_name(name, &column.name)) {
-                    now.push((column.name.clone(), None));
-                }
+            // one that is there still is the same: a change told twice
+            SchemaChange::AddColumn { column, .. }
+                if !now.iter().any(|(name, _)| same_name(name, &column.name)) =>
+            {
+                now.push((column.name.clone(), None));
             }
             _ => {}
         }
@@ -1536,7 +1536,8 @@ mod tests {
             ty: ColumnType::Date,
             position: None,
         }];
-        let (evolved, all, _) = follow(&flow(SchemaChangeMode::Lenient), &members(), &[alter.clone()]);
+        let (evolved, all, _) =
+            follow(&flow(SchemaChangeMode::Lenient), &members(), std::slice::from_ref(&alter));
         assert_eq!(shape(&evolved), "id int, name varchar(17), age int, name_2 date");
         assert!(matches!(
             &all[..],
@@ -1556,7 +1557,7 @@ mod tests {
         };
         let swap = vec![rename("name", "x"), rename("age", "name"), rename("x", "age")];
         for mode in [SchemaChangeMode::Evolve, SchemaChangeMode::Lenient] {
-            let (evolved, all, now) = follow(&flow(mode), &members(), &[swap.clone()]);
+            let (evolved, all, now) = follow(&flow(mode), &members(), std::slice::from_ref(&swap));
             assert_eq!(shape(&evolved), "id int, age varchar(17), name int");
             assert!(all.iter().all(|c| matches!(c, TargetSchemaChange::RenameColumn { .. })), "{all:?}");
             assert_eq!(all.len(), 3);
