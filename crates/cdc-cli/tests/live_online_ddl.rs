@@ -202,3 +202,38 @@ fn case_46_a_tool_that_is_not_trusted_has_the_table_copied_again() -> Result<()>
     ensure!(said.done("snapshot").is_some_and(|rows| rows > 3000), "{}", said.text());
     Ok(())
 }
+
+/// gh-ost follows the log itself; here each write to the table is made to its copy too.
+#[test]
+fn case_46_the_statements_of_gh_ost() -> Result<()> {
+    let database = "ghost";
+    let (job, mut run) = start(database, "*", "evolve", "trust")?;
+    for (column, value) in [("c", 5), ("d", 6)] {
+        server().sql(&format!(
+            "USE {database};
+             drop /* gh-ost */ table if exists `{database}`.`_t_gho`;
+             create /* gh-ost */ table `{database}`.`_t_ghc` (
+               id bigint unsigned auto_increment,
+               last_update timestamp not null DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+               hint varchar(64) charset ascii not null,
+               value varchar(4096) charset ascii not null,
+               primary key(id),
+               unique key hint_uidx(hint)
+             ) auto_increment=256 comment='{database}';
+             create /* gh-ost */ table `{database}`.`_t_gho` like `{database}`.`t`;
+             alter /* gh-ost */ table `{database}`.`_t_gho` add column {column} int not null default {value};
+             insert into _t_ghc (hint, value) values ('copy', 'begun');
+             insert into _t_gho (id, a, b) select id, a, b from t;
+             update t set b = b + 1 where id < 100; update _t_gho set b = b + 1 where id < 100;
+             create /* gh-ost */ table `{database}`.`_t_del` (id int auto_increment primary key)
+               engine=InnoDB comment='ghost-cut-over-sentry';
+             drop /* gh-ost */ table if exists `{database}`.`_t_del`;
+             rename /* gh-ost */ table `{database}`.`t` to `{database}`.`_t_del`, `{database}`.`_t_gho` to `{database}`.`t`;
+             drop /* gh-ost */ table if exists `{database}`.`_t_ghc`;
+             drop /* gh-ost */ table if exists `{database}`.`_t_del`;
+             update t set a = 'behind' where id = 7"
+        ))?;
+        run.says(&format!("add_column {column}"))?;
+    }
+    followed(&ended(&job, run, database)?, 2)
+}

@@ -66,6 +66,7 @@ pub fn alter(server: &Server, database: &str, table: &str, alter: &str) -> Resul
         // its default shows plans as a tree, which the tool does not read
         command.args(["--set-vars", "explain_format=TRADITIONAL"]);
     }
-    command.arg(format!("D={database},t={table},S={},u=root", server.socket().display()));
+    // its arguments are UTF-8, which its driver does not tell every server by itself
+    command.arg(format!("D={database},t={table},S={},u=root,A=utf8mb4", server.socket().display()));
     Ok(command)
 }
