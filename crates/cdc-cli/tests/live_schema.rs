@@ -277,3 +277,22 @@ fn explain_shows_target_tables_beside_what_their_sources_give() -> Result<()> {
     ensure!(said.code == Some(3) && said.out.contains("belongs to pipeline"), "{}", said.text());
     Ok(())
 }
+
+/// Statements are in the character set of the client that sends them: these two bytes are two letters of latin1.
+#[test]
+fn a_default_in_the_character_set_of_its_client() -> Result<()> {
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, l VARCHAR(9) CHARACTER SET koi8r); INSERT INTO t VALUES (1, 'б')";
+    let (server, job, mut run) = start("clients", "evolve", sql, "1")?;
+    for (set, column) in [("latin1", "a"), ("koi8r", "b"), ("utf8mb4", "c")] {
+        server.sql(&format!(
+            "SET NAMES {set}; ALTER TABLE clients.t ADD COLUMN {column} VARCHAR(20) CHARACTER SET utf8mb4 DEFAULT 'grün'"
+        ))?;
+    }
+    server.sql("INSERT INTO clients.t (id) VALUES (2)")?;
+    ensure!(equal(&job, &mut run, server, "clients", "t")? == 2);
+    let rows = job.rows("SELECT a, b, c FROM t ORDER BY id")?;
+    ensure!(rows[0] == rows[1] && rows[0].starts_with("grÃ¼n|") && rows[0].ends_with("|grün"), "{rows:?}");
+    run.stop()?;
+    job.verify()?;
+    Ok(())
+}

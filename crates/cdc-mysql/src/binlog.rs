@@ -1326,7 +1326,7 @@ impl LogReader {
             return Err(self.corrupt("a statement outside a transaction"));
         }
         let skipping = self.skipping();
-        let word = query.text.get(..12).unwrap_or(query.text).to_ascii_uppercase();
+        let word = query.text.get(..12).unwrap_or(&query.text).to_ascii_uppercase();
         let Some(transaction) = self.transaction.as_mut() else { return Ok(()) };
         if query.text == "BEGIN" {
             transaction.begun = true;
@@ -1348,14 +1348,14 @@ impl LogReader {
         }
         if word.starts_with("XA START") || word.starts_with("XA BEGIN") {
             transaction.begun = true;
-            transaction.xa = Some(Collected::new(branch_of(query.text)));
+            transaction.xa = Some(Collected::new(branch_of(&query.text)));
             return Ok(());
         }
         if word.starts_with("XA END") {
             return Ok(());
         }
         if word.starts_with("XA COMMIT") {
-            let name = branch_of(query.text);
+            let name = branch_of(&query.text);
             if let Mark::Point(point) = &transaction.mark {
                 let name: Arc<str> = name.as_str().into();
                 // its engine may not be done with it: see `snapshot::watermark`
@@ -1375,13 +1375,13 @@ impl LogReader {
             return self.commit_branch(name);
         }
         if word.starts_with("XA ROLLBACK") {
-            transaction.resolves = Some(branch_of(query.text));
+            transaction.resolves = Some(branch_of(&query.text));
             return self.commit();
         }
         if word.starts_with("SAVEPOINT") {
             let rows = transaction.rows;
             if let Some(held) = &mut transaction.held {
-                held.savepoint(savepoint_of(query.text), rows);
+                held.savepoint(savepoint_of(&query.text), rows);
             }
             return Ok(());
         }
@@ -1390,7 +1390,7 @@ impl LogReader {
         }
         if word.starts_with("ROLLBACK TO") {
             // the server writes it only where it could not take the rows out of the log again
-            if let Some(rows) = transaction.held.as_mut().and_then(|h| h.back_to(savepoint_of(query.text))) {
+            if let Some(rows) = transaction.held.as_mut().and_then(|h| h.back_to(savepoint_of(&query.text))) {
                 transaction.rows = rows;
                 return Ok(());
             }
@@ -1451,7 +1451,7 @@ impl LogReader {
         };
         let parse = if query.error == 0 { ddl::parse } else { ddl::parse_failed };
         let known = shadow::Both { captured: &self.structures, shadows: &self.shadows };
-        match parse(query.text, &context, &known) {
+        match parse(&query.text, &context, &known) {
             ddl::Outcome::Changes { changes, mut facts } => {
                 facts.retain(|fact| fact.table().is_none_or(|table| !self.is_behind(table)));
                 self.release_held();
@@ -1475,7 +1475,7 @@ impl LogReader {
                         "a change was logged as a statement, not as rows",
                     )
                     .note(self.here())
-                    .note(format!("the statement: {}", quote(query.text)))
+                    .note(format!("the statement: {}", quote(&query.text)))
                     .help(self.set_for_good("binlog_format", "ROW")));
                 }
                 Ok(())
@@ -1588,7 +1588,7 @@ impl LogReader {
                 // whoever follows may have rows of before the start
                 if let Some((changes, before, after)) = metadata::loss(&changes, present) {
                     let (mark, origin) = (mark.clone(), origin.clone());
-                    let statement = query.text.into();
+                    let statement = (&*query.text).into();
                     let before = Some(before);
                     self.pending.push_back(LogItem::Schema {
                         mark,
@@ -1616,7 +1616,7 @@ impl LogReader {
             self.pending.push_back(LogItem::Schema {
                 mark: mark.clone(),
                 origin: origin.clone(),
-                statement: query.text.into(),
+                statement: (&*query.text).into(),
                 changes,
                 before,
                 after,
@@ -1676,7 +1676,7 @@ impl LogReader {
             self.pending.push_back(LogItem::Schema {
                 mark: transaction.mark.clone(),
                 origin: transaction.origin.clone(),
-                statement: query.text.into(),
+                statement: (&*query.text).into(),
                 changes,
                 before: Some(before),
                 after: Some(after),
