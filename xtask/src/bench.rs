@@ -5,6 +5,10 @@
 //! | `snapshot_null` | copy of the narrow table into a null sink | `mysql --quick` reading the table |
 //! | `snapshot_wide_null` | the same of the wide table | the same |
 //! | `log_null` | the whole log into a null sink | `mysqlbinlog --raw` from the server into a file |
+//! | `snapshot_mysql`, `snapshot_postgres` | copy of the narrow table into a server of that kind | the target's own bulk load of the same rows |
+//! | `log_mysql`, `log_postgres` | the whole log into one | its bulk load of as many rows |
+//! | `latency_sqlite_1000` | from commit at the source to commit at the target, at 1,000 row changes a second | |
+//! | `ddl_sqlite` | 1,000 schema changes in a stream of rows into SQLite | the same rows without them |
 //! | `binary` | size of the program, time of `cdc check` | |
 //!
 //! Reference and ours take turns, after one reference run that warms the caches, and of each the run with
@@ -14,7 +18,10 @@
 //! beside them.
 
 mod data;
+mod ddl;
+mod latency;
 mod report;
+mod targets;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -64,18 +71,20 @@ pub fn main(args: &mut Args) -> Result<()> {
     let datadir = folder.join("data");
     remove_dir(&datadir)?;
     let options = ServerOptions::default().with_datadir(&datadir).with("--innodb-buffer-pool-size=1G");
-    let mut bench = Bench { server: Server::start(options)?, program, folder, runs, entries: Vec::new() };
+    let server = Server::start(options)?;
+    let mut bench = Bench { server, program, folder, runs, churned: 0, entries: Vec::new() };
     let mut failures = Vec::new();
 
     if wanted("binary") {
         bench.binary(&mut failures)?;
     }
-    let start = Instant::now();
-    bench.server.sql(&data::tables(&sizes))?;
-    // clean pages, and a log that begins anew
-    bench.server.restart()?;
-    let elapsed = start.elapsed().as_secs_f64();
-    say!("== {} narrow and {} wide rows, {elapsed:.1} s", sizes.narrow, sizes.wide);
+    let of_tables = ["snapshot_null", "snapshot_wide_null", "log_null"];
+    let of_targets =
+        ["mysql", "postgres"].map(|kind| (kind, format!("snapshot_{kind}"), format!("log_{kind}")));
+    let any_target = of_targets.iter().any(|(_, snapshot, log)| wanted(snapshot) || wanted(log));
+    if of_tables.iter().any(|name| wanted(name)) || any_target {
+        bench.load(&sizes)?;
+    }
     for (name, table, rows) in
         [("snapshot_null", "narrow", sizes.narrow), ("snapshot_wide_null", "wide", sizes.wide)]
     {
@@ -85,6 +94,26 @@ pub fn main(args: &mut Args) -> Result<()> {
     }
     if wanted("log_null") {
         bench.log(&sizes, quick, &mut failures)?;
+    }
+    for (kind, snapshot, log) in &of_targets {
+        if !wanted(snapshot) && !wanted(log) {
+            continue;
+        }
+        let target = targets::Target::start(kind, &bench.folder)?;
+        if wanted(snapshot) {
+            bench.snapshot_into(&target, snapshot, sizes.narrow, &mut failures)?;
+        }
+        if wanted(log) {
+            let transactions = bench.churn(&sizes)?;
+            bench.log_into(&target, log, transactions * data::ROWS_PER_TRANSACTION, &mut failures)?;
+        }
+    }
+    // behind all that reads the log from its beginning
+    if wanted("latency_sqlite_1000") {
+        bench.latency(quick, &mut failures)?;
+    }
+    if wanted("ddl_sqlite") {
+        bench.ddl(&mut failures)?;
     }
     let version = bench.server.installation().version()?;
     report::write(&bench.folder, &version, &bench.entries)?;
@@ -104,7 +133,20 @@ struct Bench {
     program: PathBuf,
     folder: PathBuf,
     runs: u64,
+    /// Transactions of the log.
+    churned: u64,
     entries: Vec<Entry>,
+}
+
+/// What is measured against a reference.
+struct Work<'w> {
+    name: &'w str,
+    rows: u64,
+    pipeline: &'w Path,
+    /// What was measured beside it.
+    also: Vec<Reference>,
+    /// What is done in front of each run of ours, unmeasured.
+    before: &'w dyn Fn() -> Result<()>,
 }
 
 impl Bench {
@@ -134,6 +176,26 @@ impl Bench {
         Ok(())
     }
 
+    /// The tables, and a log that begins behind them.
+    fn load(&mut self, sizes: &data::Sizes) -> Result<()> {
+        let start = Instant::now();
+        self.server.sql(&data::tables(sizes))?;
+        // clean pages, and a log that begins anew
+        self.server.restart()?;
+        let elapsed = start.elapsed().as_secs_f64();
+        say!("== {} narrow and {} wide rows, {elapsed:.1} s", sizes.narrow, sizes.wide);
+        Ok(())
+    }
+
+    /// The log's transactions are there; how many they are.
+    fn churn(&mut self, sizes: &data::Sizes) -> Result<u64> {
+        if self.churned == 0 {
+            self.server.sql(&data::churn(sizes, 0, sizes.transactions))?;
+            self.churned = sizes.transactions;
+        }
+        Ok(self.churned)
+    }
+
     fn snapshot(&mut self, name: &str, table: &str, rows: u64, failures: &mut Vec<String>) -> Result<()> {
         say!("== {name}: {rows} rows");
         let pipeline = self.pipeline(name, &format!("[\"bench.{table}\"]"), "initial")?;
@@ -144,13 +206,13 @@ impl Bench {
             measure(&mut command, PATIENCE)
         };
         reference(self)?;
-        self.compare(name, rows, ("mysql --quick", &reference), &pipeline, Vec::new(), failures)
+        let work = Work { name, rows, pipeline: &pipeline, also: Vec::new(), before: &|| Ok(()) };
+        self.compare(work, ("mysql --quick", &reference), failures)
     }
 
     fn log(&mut self, sizes: &data::Sizes, quick: bool, failures: &mut Vec<String>) -> Result<()> {
         let start = Instant::now();
-        let mut transactions = sizes.transactions;
-        self.server.sql(&data::churn(sizes, 0, transactions))?;
+        let mut transactions = self.churn(sizes)?;
         let raw = self.folder.join("raw");
         let reference = |bench: &Bench| -> Result<Cost> {
             remove_dir(&raw)?;
@@ -171,6 +233,7 @@ impl Bench {
             let more = more.min(sizes.transactions * 10 - transactions);
             self.server.sql(&data::churn(sizes, transactions, more))?;
             transactions += more;
+            self.churned = transactions;
         }
         let (rows, elapsed) = (transactions * data::ROWS_PER_TRANSACTION, start.elapsed().as_secs_f64());
         say!("== log_null: {transactions} transactions, {rows} rows; written in {elapsed:.1} s");
@@ -181,23 +244,24 @@ impl Bench {
         let decoded = Reference { name: "mysqlbinlog -v", cost: measure(&mut decode, PATIENCE)? };
         let pipeline = self.pipeline("log_null", "[\"bench.*\"]", "earliest")?;
         let name = "mysqlbinlog --raw --read-from-remote-server";
-        self.compare("log_null", rows, (name, &reference), &pipeline, vec![decoded], failures)?;
+        let work =
+            Work { name: "log_null", rows, pipeline: &pipeline, also: vec![decoded], before: &|| Ok(()) };
+        self.compare(work, (name, &reference), failures)?;
         remove_dir(&raw)
     }
 
     /// Lets reference and ours take turns, and keeps the median run of each.
     fn compare(
         &mut self,
-        name: &str,
-        rows: u64,
+        work: Work<'_>,
         (reference_name, reference): (&'static str, Measured),
-        pipeline: &Path,
-        also: Vec<Reference>,
         failures: &mut Vec<String>,
     ) -> Result<()> {
+        let Work { name, rows, pipeline, also, before } = work;
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
         for _ in 0..self.runs {
             theirs.push(reference(self)?);
+            before()?;
             match self.run(name, pipeline) {
                 Ok(cost) => ours.push(cost),
                 Err(error) => {
@@ -218,7 +282,8 @@ impl Bench {
         Ok(())
     }
 
-    fn run(&self, name: &str, pipeline: &Path) -> Result<Cost> {
+    /// `cdc run`, with a state folder of its own, that prints into a file.
+    fn command(&self, name: &str, pipeline: &Path) -> Result<Command> {
         let state = self.folder.join("state");
         remove_dir(&state)?;
         let output = File::create(self.printed(name))?;
@@ -229,13 +294,18 @@ impl Bench {
             .arg(pipeline)
             .arg("--state")
             .arg(&state)
-            .args(["--until", "caught-up"])
             .env("CDC_PASSWORD", "cdc")
             .stdout(output.try_clone()?)
             .stderr(output);
+        Ok(command)
+    }
+
+    fn run(&self, name: &str, pipeline: &Path) -> Result<Cost> {
+        let mut command = self.command(name, pipeline)?;
+        command.args(["--until", "caught-up"]);
         let cost = measure(&mut command, PATIENCE)
             .with_context(|| format!("see {}", self.printed(name).display()))?;
-        remove_dir(&state)?;
+        remove_dir(&self.folder.join("state"))?;
         Ok(cost)
     }
 
@@ -244,8 +314,20 @@ impl Bench {
     }
 
     fn pipeline(&self, name: &str, tables: &str, start: &str) -> Result<PathBuf> {
+        self.pipeline_into(name, tables, start, "null {}", "")
+    }
+
+    /// The same into a sink; `more` are options of the pipeline.
+    fn pipeline_into(
+        &self,
+        name: &str,
+        tables: &str,
+        start: &str,
+        sink: &str,
+        more: &str,
+    ) -> Result<PathBuf> {
         let text = format!(
-            "pipeline {{ name = \"{name}\" }}\n\n\
+            "pipeline {{\n  name = \"{name}\"\n  {more}\n}}\n\n\
              source src = mysql {{\n  \
                url = \"mysql://127.0.0.1:{}\"\n  \
                user = \"cdc\"\n  \
@@ -255,7 +337,7 @@ impl Bench {
                tls = disabled\n  \
                start = {start}\n\
              }}\n\n\
-             sink out = null {{}}\n\n\
+             sink out = {sink}\n\n\
              src.* => out.*\n",
             self.server.port()
         );

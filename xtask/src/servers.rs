@@ -14,10 +14,11 @@
 //! | MariaDB 10.11 | `mariadb1011` | bookworm | `MARIADBD_1011` |
 //! | MariaDB 11.8 | `mariadb118` | trixie | `MARIADBD_118` |
 //! | PostgreSQL 17 | `postgres17` | trixie | `POSTGRES` (15 or later) |
+//! | Percona Toolkit, a tool | `percona-toolkit` | trixie | `PT_ONLINE_SCHEMA_CHANGE` |
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `MYSQLD`, `MARIADBD_1011`, `MARIADBD_118`, `POSTGRES` | the path of a server program to use instead |
+//! | `MYSQLD`, `MARIADBD_1011`, `MARIADBD_118`, `POSTGRES`, `PT_ONLINE_SCHEMA_CHANGE` | the path of a program to use instead |
 //! | `DEB_MIRROR` | the Debian mirror (default: the one this host's apt uses) |
 //! | `DEB_SECURITY` | the mirror of Debian's security corrections (default: likewise) |
 //! | `DEB_KEYRING` | the keyring that must verify both (default: Debian's) |
@@ -126,13 +127,14 @@ fn advice() -> String {
         "MariaDB's own archives for Linux, of 10.11 and of 11.8, unpacked anywhere"
     };
     format!(
-        "help: the tests run against real servers, a MySQL, two MariaDB and a PostgreSQL; on Debian `cargo xtask servers`\n\
+        "help: the tests run against real servers, a MySQL, two MariaDB, a PostgreSQL, and a tool for the first; on Debian `cargo xtask servers`\n\
          fetches them; here, install\n  \
          MySQL: {mysql}\n  \
          MariaDB: {mariadb}\n  \
-         PostgreSQL: your system's package of its server, 15 or later\n\
-         then put `mysqld`, `mariadbd` and `postgres` on PATH, or set MYSQLD=, MARIADBD_1011=, MARIADBD_118= and\n\
-         POSTGRES= to their paths (their clients are looked for beside them)\n\
+         PostgreSQL: your system's package of its server, 15 or later\n  \
+         pt-online-schema-change: Percona Toolkit, with Perl's DBI and DBD::mysql\n\
+         then put `mysqld`, `mariadbd`, `postgres` and `pt-online-schema-change` on PATH, or set MYSQLD=, MARIADBD_1011=,\n\
+         MARIADBD_118=, POSTGRES= and PT_ONLINE_SCHEMA_CHANGE= to their paths (their clients are looked for beside them)\n\
          no server need run: each test starts its own, in a folder of its own"
     )
 }

@@ -50,9 +50,10 @@ const FORBIDDEN: &[(&str, &[&[&str]])] = &[
     ("crates/cdc-schema", &[ASYNC, DATAFLOW]),
     ("crates/cdc-materialize", &[ASYNC, DRIVERS]),
     ("crates/cdc-dsl", &[ASYNC, DATAFLOW, DRIVERS]),
-    // the programs that show the source crate used by itself
+    // the programs that show a crate used by itself
     ("examples/tail_binlog", &[DATAFLOW]),
     ("examples/snapshot_table", &[DATAFLOW]),
+    ("examples/derive_schema", &[ASYNC, DATAFLOW, DRIVERS]),
 ];
 
 const LARGEST_FILE: u64 = 1 << 20;

@@ -169,7 +169,8 @@ pub enum ReportFormat {
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   cdc explain shop.cdc
-  cdc explain shop.cdc --format dot | dot -Tsvg > shop.svg";
+  cdc explain shop.cdc --format dot | dot -Tsvg > shop.svg
+  cdc explain shop.cdc --schema           each target table beside what its source tables give";
 
 /// Of `cdc explain`.
 #[derive(Debug, Group)]
@@ -181,6 +182,12 @@ pub struct ExplainArgs {
     /// What to show it as
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = PlanFormat::Text)]
     pub format: PlanFormat,
+    /// Show the target tables instead: which column comes from where, what is not written, what is kept
+    #[arg(long)]
+    pub schema: bool,
+    /// The state folder of `cdc run`, which says what modes have made of the targets [default: checkpoint.dir]
+    #[arg(long, value_name = "DIR", requires = "schema")]
+    pub state: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
 }

@@ -56,6 +56,11 @@ impl Style {
         Style { color, width: Some(usize::from(columns).max(40)) }
     }
 
+    /// Columns of the terminal, if it is one.
+    pub fn columns(self) -> Option<usize> {
+        self.width
+    }
+
     /// The same for diagnostics.
     pub fn report(self) -> report::Style {
         let Some(width) = self.width else { return report::Style::default() };

@@ -421,6 +421,42 @@ fn explain_in_all_its_forms() {
 }
 
 #[test]
+fn explain_shows_the_tables_of_a_schema_text() {
+    let place = good();
+    let text = GOOD.replace("tables   =", "schema   = \"shop.sql\"\n  tables   =");
+    fs::write(place.path("shop.cdc"), text).expect("a file");
+    let tables = "CREATE TABLE orders (id INT PRIMARY KEY, amount INT NOT NULL); CREATE TABLE notes (id INT PRIMARY KEY, body TEXT);";
+    fs::write(place.path("shop.sql"), tables).expect("a file");
+    let said = place.cdc(&["explain", "shop.cdc", "--schema"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert_eq!(
+        said.out,
+        "sink dw, as the first run will make it: 1 table\n\n\
+         table big_orders, key (id)\n\
+         \x20 shop.orders\n\
+         \x20   id int     -> id int not null\n\
+         \x20   amount int -> amount int not null\n\n\
+         sink nowhere, as the first run will make it: 2 tables\n\n\
+         table notes, key (id)\n\
+         \x20 shop.notes\n\
+         \x20   id int    -> id int not null\n\
+         \x20   body text -> body text\n\n\
+         table orders, key (id)\n\
+         \x20 shop.orders\n\
+         \x20   id int     -> id int not null\n\
+         \x20   amount int -> amount int not null\n"
+    );
+    let said = place.cdc(&["explain", "shop.cdc", "--schema", "--format", "json"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let tables = &said.json()["sinks"][1]["tables"];
+    assert_eq!(tables[1]["sources"][0]["table"], "shop.orders");
+    place
+        .cdc(&["explain", "shop.cdc", "--schema", "--format", "dot"])
+        .is_refused("error[E0404]: tables are shown");
+    assert_eq!(place.cdc(&["explain", "shop.cdc", "--state", "state"]).code, 2);
+}
+
+#[test]
 fn secrets_are_never_printed() {
     // in every place of a source that takes text, so that errors speak of it too
     let text = GOOD

@@ -270,3 +270,60 @@ fn case_44_a_table_that_came_in_by_a_swap_and_went_on_under_another_name() -> Re
     ensure!(job.compare(server, ("went", "t"), "t")? == 1 && job.verify()? == 100_004);
     Ok(())
 }
+
+/// What `cdc explain --schema` prints, which must be good.
+fn explained(job: &Job) -> Result<String> {
+    let said = Run::start(&mut job.command("explain", &["--schema"]))?.wait()?;
+    ensure!(said.code == Some(0), "{}", said.text());
+    Ok(said.out)
+}
+
+#[test]
+fn explain_shows_target_tables_beside_what_their_sources_give() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE shown; CREATE TABLE shown.t (id INT PRIMARY KEY, a INT, note TEXT)")?;
+    let job = Job::with(server, "[\"shown.*\"]", "on_schema_change = lenient", "", COPY);
+    // before the first run the server is asked
+    let text = explained(&job)?;
+    ensure!(
+        text.starts_with("sink dw, as the first run will make it: 1 table\n\ntable t, key (id)\n  shown.t\n"),
+        "{text}"
+    );
+    ensure!(text.contains("    a int     -> a int\n"), "{text}");
+    job.catch_up(&[])?;
+    server.sql("ALTER TABLE shown.t RENAME COLUMN a TO b; ALTER TABLE shown.t DROP COLUMN note")?;
+    ensure!(explained(&job)?.contains("    a int     -> a int\n"), "as the run has left it");
+    job.catch_up(&[])?;
+    let text = explained(&job)?;
+    ensure!(text.starts_with("sink dw, as of tick "), "{text}");
+    ensure!(text.contains("    b int  -> b int\n"), "{text}");
+    for kept in ["              a int            (kept: nobody writes it)\n", "              note text"] {
+        ensure!(text.contains(kept), "{text}");
+    }
+    // it is another pipeline's
+    job.write("[\"shown.*\"]", "", "", COPY);
+    let foreign = std::fs::read_to_string(job.path("p.cdc"))?.replace("\"live\"", "\"other\"");
+    std::fs::write(job.path("p.cdc"), foreign)?;
+    let said = Run::start(&mut job.command("explain", &["--schema", "--format", "json"]))?.wait()?;
+    ensure!(said.code == Some(3) && said.out.contains("belongs to pipeline"), "{}", said.text());
+    Ok(())
+}
+
+/// Statements are in the character set of the client that sends them: these two bytes are two letters of latin1.
+#[test]
+fn a_default_in_the_character_set_of_its_client() -> Result<()> {
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, l VARCHAR(9) CHARACTER SET koi8r); INSERT INTO t VALUES (1, 'б')";
+    let (server, job, mut run) = start("clients", "evolve", sql, "1")?;
+    for (set, column) in [("latin1", "a"), ("koi8r", "b"), ("utf8mb4", "c")] {
+        server.sql(&format!(
+            "SET NAMES {set}; ALTER TABLE clients.t ADD COLUMN {column} VARCHAR(20) CHARACTER SET utf8mb4 DEFAULT 'grün'"
+        ))?;
+    }
+    server.sql("INSERT INTO clients.t (id) VALUES (2)")?;
+    ensure!(equal(&job, &mut run, server, "clients", "t")? == 2);
+    let rows = job.rows("SELECT a, b, c FROM t ORDER BY id")?;
+    ensure!(rows[0] == rows[1] && rows[0].starts_with("grÃ¼n|") && rows[0].ends_with("|grün"), "{rows:?}");
+    run.stop()?;
+    job.verify()?;
+    Ok(())
+}

@@ -25,6 +25,7 @@ mod held;
 pub mod metadata;
 pub mod partial;
 pub mod rows;
+pub mod shadow;
 mod source;
 mod statements;
 pub mod table_map;
@@ -34,7 +35,7 @@ pub mod xa;
 use crate::charsets;
 use crate::config::Config;
 use crate::conn::{connect, query_error};
-use crate::ddl;
+use crate::ddl::{self, online};
 use crate::gtid::{Gtid, GtidSet};
 use crate::server::Server;
 use crate::snapshot::watermark::Mark;
@@ -294,6 +295,8 @@ pub struct LogReader {
     by_log: bool,
     /// The conversion tables of all structures' character sets are there.
     charsets_ensured: bool,
+    /// The tables of online schema change tools: see [`shadow`].
+    shadows: TableStructures,
     /// In a log of the past: the structures of now, see [`metadata`].
     present: Option<Arc<TableStructures>>,
     /// The set in which a table map names members, to be asked for.
@@ -374,6 +377,17 @@ impl LogReader {
     pub fn reading_from(mut self, from: GtidSet) -> LogReader {
         self.read_from = Some(from);
         self
+    }
+
+    /// The reader, with the tools' tables that it knew: see [`shadow`].
+    pub fn with_shadows(mut self, shadows: TableStructures) -> LogReader {
+        self.shadows = shadows;
+        self
+    }
+
+    /// The tools' tables.
+    pub fn shadows(&self) -> &TableStructures {
+        &self.shadows
     }
 
     /// The same reader, that knows these open XA transactions.
@@ -501,6 +515,7 @@ impl LogReader {
             in_sequence: false,
             by_log: false,
             charsets_ensured: false,
+            shadows: TableStructures::new(),
             present: None,
             members_in: None,
             deferred: None,
@@ -1315,7 +1330,7 @@ impl LogReader {
             return Err(self.corrupt("a statement outside a transaction"));
         }
         let skipping = self.skipping();
-        let word = query.text.get(..12).unwrap_or(query.text).to_ascii_uppercase();
+        let word = query.text.get(..12).unwrap_or(&query.text).to_ascii_uppercase();
         let Some(transaction) = self.transaction.as_mut() else { return Ok(()) };
         if query.text == "BEGIN" {
             transaction.begun = true;
@@ -1337,14 +1352,14 @@ impl LogReader {
         }
         if word.starts_with("XA START") || word.starts_with("XA BEGIN") {
             transaction.begun = true;
-            transaction.xa = Some(Collected::new(branch_of(query.text)));
+            transaction.xa = Some(Collected::new(branch_of(&query.text)));
             return Ok(());
         }
         if word.starts_with("XA END") {
             return Ok(());
         }
         if word.starts_with("XA COMMIT") {
-            let name = branch_of(query.text);
+            let name = branch_of(&query.text);
             if let Mark::Point(point) = &transaction.mark {
                 let name: Arc<str> = name.as_str().into();
                 // its engine may not be done with it: see `snapshot::watermark`
@@ -1364,13 +1379,13 @@ impl LogReader {
             return self.commit_branch(name);
         }
         if word.starts_with("XA ROLLBACK") {
-            transaction.resolves = Some(branch_of(query.text));
+            transaction.resolves = Some(branch_of(&query.text));
             return self.commit();
         }
         if word.starts_with("SAVEPOINT") {
             let rows = transaction.rows;
             if let Some(held) = &mut transaction.held {
-                held.savepoint(savepoint_of(query.text), rows);
+                held.savepoint(savepoint_of(&query.text), rows);
             }
             return Ok(());
         }
@@ -1379,7 +1394,7 @@ impl LogReader {
         }
         if word.starts_with("ROLLBACK TO") {
             // the server writes it only where it could not take the rows out of the log again
-            if let Some(rows) = transaction.held.as_mut().and_then(|h| h.back_to(savepoint_of(query.text))) {
+            if let Some(rows) = transaction.held.as_mut().and_then(|h| h.back_to(savepoint_of(&query.text))) {
                 transaction.rows = rows;
                 return Ok(());
             }
@@ -1400,7 +1415,18 @@ impl LogReader {
     }
 
     fn captured(&self, table: &TableId) -> bool {
-        is_user_database(&table.database) && self.config.tables.contains(table) && !self.is_behind(table)
+        is_user_database(&table.database)
+            && self.config.tables.contains(table)
+            && !self.is_behind(table)
+            && !self.is_shadow(table)
+    }
+
+    /// Is it a tool's, beside a captured table?
+    fn is_shadow(&self, table: &TableId) -> bool {
+        self.config.trust_online_ddl && {
+            let known = self.structures.tables().map(|schema| &schema.id);
+            shadow::is_shadow(table, known.chain(self.ahead.keys()))
+        }
     }
 
     /// Does the table's structure come from behind this transaction?
@@ -1428,17 +1454,20 @@ impl LogReader {
             }
         };
         let parse = if query.error == 0 { ddl::parse } else { ddl::parse_failed };
-        match parse(query.text, &context, &self.structures) {
+        let known = shadow::Both { captured: &self.structures, shadows: &self.shadows };
+        match parse(&query.text, &context, &known) {
             ddl::Outcome::Changes { changes, mut facts } => {
                 facts.retain(|fact| fact.table().is_none_or(|table| !self.is_behind(table)));
                 self.release_held();
                 self.schema_changes(query, changes)?;
                 self.structures.learn(&facts);
+                self.shadows.learn(&facts);
                 Ok(())
             }
             ddl::Outcome::NoEffect { mut facts, .. } => {
                 facts.retain(|fact| fact.table().is_none_or(|table| !self.is_behind(table)));
                 self.structures.learn(&facts);
+                self.shadows.learn(&facts);
                 Ok(())
             }
             ddl::Outcome::Transaction(_) => Ok(()),
@@ -1450,7 +1479,7 @@ impl LogReader {
                         "a change was logged as a statement, not as rows",
                     )
                     .note(self.here())
-                    .note(format!("the statement: {}", quote(query.text)))
+                    .note(format!("the statement: {}", quote(&query.text)))
                     .help(self.set_for_good("binlog_format", "ROW")));
                 }
                 Ok(())
@@ -1514,6 +1543,9 @@ impl LogReader {
         transaction.altered = true;
         let (mark, origin) = (transaction.mark.clone(), transaction.origin.clone());
         let gtid = transaction.gtid.clone();
+        if self.swapped(query, &changes)? {
+            return Ok(());
+        }
         let mut groups: Vec<(TableId, Vec<SchemaChange>)> = Vec::new();
         let mut appeared: Vec<TableId> = Vec::new();
         for change in changes {
@@ -1536,6 +1568,9 @@ impl LogReader {
                 appeared.push(table.clone());
             }
             if !from_captured {
+                if self.is_shadow(&table) {
+                    shadow::follow(&mut self.shadows, &change);
+                }
                 continue;
             }
             // renamed out of sight: to us it is dropped
@@ -1543,17 +1578,7 @@ impl LogReader {
                 SchemaChange::RenameTable { table, .. } if !to_captured => SchemaChange::DropTable { table },
                 other => other,
             };
-            if let (SchemaChange::ResnapshotTable { reason, .. }, true) =
-                (&change, self.config.files.is_some())
-            {
-                return Err(Error::definite(
-                    codes::DDL_UNSUPPORTED,
-                    format!("rows of \"{table}\" changed without row events: {reason}"),
-                )
-                .note(self.here())
-                .note(format!("the statement: {}", query.text))
-                .help("files do not tell what the rows are from then on: read from the server"));
-            }
+            self.ensure_can_copy(query, &change)?;
             match groups.iter_mut().find(|(t, _)| *t == table) {
                 Some((_, group)) => group.push(change),
                 None => groups.push((table, vec![change])),
@@ -1567,7 +1592,7 @@ impl LogReader {
                 // whoever follows may have rows of before the start
                 if let Some((changes, before, after)) = metadata::loss(&changes, present) {
                     let (mark, origin) = (mark.clone(), origin.clone());
-                    let statement = query.text.into();
+                    let statement = (&*query.text).into();
                     let before = Some(before);
                     self.pending.push_back(LogItem::Schema {
                         mark,
@@ -1595,7 +1620,7 @@ impl LogReader {
             self.pending.push_back(LogItem::Schema {
                 mark: mark.clone(),
                 origin: origin.clone(),
-                statement: query.text.into(),
+                statement: (&*query.text).into(),
                 changes,
                 before,
                 after,
@@ -1608,6 +1633,62 @@ impl LogReader {
         self.maps.clear();
         self.charsets_ensured = false;
         Ok(())
+    }
+
+    /// Files do not tell what rows are that changed unseen.
+    fn ensure_can_copy(&self, query: &event::Query<'_>, change: &SchemaChange) -> Result<()> {
+        let (SchemaChange::ResnapshotTable { table, reason }, true) = (change, self.config.files.is_some())
+        else {
+            return Ok(());
+        };
+        Err(Error::definite(
+            codes::DDL_UNSUPPORTED,
+            format!("rows of \"{table}\" changed without row events: {reason}"),
+        )
+        .note(self.here())
+        .note(format!("the statement: {}", query.text))
+        .help("files do not tell what the rows are from then on: read from the server"))
+    }
+
+    /// The swap of an online schema change tool that is trusted, told as a change of the real table's shape. False: it is no such
+    /// swap, or the shadow's structure is not known, or none that the real one can be made into.
+    fn swapped(&mut self, query: &event::Query<'_>, changes: &[SchemaChange]) -> Result<bool> {
+        if !self.config.trust_online_ddl {
+            return Ok(false);
+        }
+        let Some(swap) = online::swap(changes).filter(|swap| self.captured(&swap.real)) else {
+            return Ok(false);
+        };
+        let before = self.structures.get(&swap.real).cloned();
+        let (Some(before), Some(shadow)) = (before, self.shadows.definition(&swap.shadow)) else {
+            return Ok(false);
+        };
+        let Ok((mut changes, reasons)) = online::shape_changes(&before, &shadow.schema) else {
+            return Ok(false);
+        };
+        if !reasons.is_empty() {
+            let copied =
+                SchemaChange::ResnapshotTable { table: swap.real.clone(), reason: reasons.join(", ") };
+            self.ensure_can_copy(query, &copied)?;
+            changes.push(copied);
+        }
+        self.shadows.forget([&swap.shadow]);
+        let schema = TableSchema { id: swap.real, version: 0, ..shadow.schema };
+        let after = self.structures.insert_definition(ddl::Definition { schema, ..shadow });
+        // indexes alone are nobody's business
+        if let (Some(transaction), false) = (&self.transaction, changes.is_empty()) {
+            self.pending.push_back(LogItem::Schema {
+                mark: transaction.mark.clone(),
+                origin: transaction.origin.clone(),
+                statement: (&*query.text).into(),
+                changes,
+                before: Some(before),
+                after: Some(after),
+            });
+        }
+        self.maps.clear();
+        self.charsets_ensured = false;
+        Ok(true)
     }
 
     fn handle_table_map(&mut self, body: &[u8]) -> Result<()> {

@@ -22,6 +22,7 @@ pub use discover::{Discovery, discover};
 
 use crate::binlog::files;
 use crate::binlog::rows::KeyExtractor;
+use crate::binlog::shadow;
 use crate::binlog::xa::{self, Branches};
 use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil};
 use crate::config::{Config, StartMode};
@@ -128,6 +129,9 @@ pub struct CaptureState {
     /// The log is of the past, and these were the structures of now: see [`crate::binlog::metadata`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub present: Option<Arc<TableStructures>>,
+    /// The tables of online schema change tools that are at work.
+    #[serde(default, skip_serializing_if = "TableStructures::is_empty")]
+    pub shadows: TableStructures,
     /// The source's `tables`, as they were; empty if not known.
     #[serde(default)]
     pub patterns: Vec<String>,
@@ -429,6 +433,11 @@ impl Capture {
         let gone: Vec<TableId> =
             structures.tables().map(|t| t.id.clone()).filter(|id| !config.tables.contains(id)).collect();
         structures.forget(&gone);
+        if config.trust_online_ddl {
+            // copied under another word of the option
+            let ids: Vec<TableId> = structures.tables().map(|t| t.id.clone()).collect();
+            structures.forget(ids.iter().filter(|id| shadow::is_shadow(id, ids.iter())));
+        }
         let mut fresh: BTreeSet<TableId> = state
             .ahead
             .iter()
@@ -438,7 +447,12 @@ impl Capture {
         if let Some(known) = known
             && known != config.tables
         {
-            let (_, all) = list_tables(&mut conn).await?;
+            let (_, mut all) = list_tables(&mut conn).await?;
+            if config.trust_online_ddl {
+                let captured: Vec<TableId> =
+                    all.iter().filter(|id| config.tables.contains(id)).cloned().collect();
+                all.retain(|id| !shadow::is_shadow(id, captured.iter()));
+            }
             fresh.extend(all.into_iter().filter(|id| {
                 config.tables.contains(id) && !known.contains(id) && structures.get(id).is_none()
             }));
@@ -451,6 +465,7 @@ impl Capture {
         }
         let mut log = LogReader::resume_skipping(config.clone(), &position, structures, state.skip.clone())?
             .with_branches(state.branches.clone())
+            .with_shadows(state.shadows.clone())
             .with_ahead(ahead);
         if let Some(present) = &state.present {
             log = log.learning(present.clone());
@@ -484,7 +499,8 @@ impl Capture {
                     structures,
                     state.skip.clone(),
                 )?;
-                (log.with_branches(state.branches.clone()), state.present.clone().unwrap_or_default())
+                let log = log.with_branches(state.branches.clone()).with_shadows(state.shadows.clone());
+                (log, state.present.clone().unwrap_or_default())
             }
             None => {
                 let known = config.structures_of_file(&server)?;
@@ -806,6 +822,7 @@ impl Capture {
             ended: self.ended,
             branches: self.log.branches().clone(),
             present: self.log.present().cloned(),
+            shadows: self.log.shadows().clone(),
             patterns: self.config.tables.texts().to_vec(),
             ahead: self.log.ahead().iter().map(|(id, gtids)| (id.clone(), gtids.clone())).collect(),
         }

@@ -187,6 +187,8 @@ pub struct Config {
     pub chunk_bytes: usize,
     /// A table without a key may be locked for a moment, where its snapshot is not exact otherwise.
     pub lock_briefly: bool,
+    /// Tables of online schema change tools are theirs, and their swap is a change of shape.
+    pub trust_online_ddl: bool,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
     /// What becomes of dates that no calendar has.
@@ -271,6 +273,7 @@ impl Config {
             chunk_readers: 2,
             chunk_bytes: 16 << 20,
             lock_briefly: false,
+            trust_online_ddl: false,
             connect_timeout: Duration::from_secs(10),
             zero_dates: ZeroDates::Keep,
             secret_place: false,
@@ -316,6 +319,7 @@ impl Config {
             config.chunk_bytes = (bytes as usize).max(1);
         }
         config.lock_briefly = options.text("lock") == Some("brief");
+        config.trust_online_ddl = options.text("online_ddl") == Some("trust");
         if let Some(ms) = options.duration_ms("connect_timeout") {
             config.connect_timeout = Duration::from_millis(ms);
         }
@@ -634,12 +638,14 @@ mod tests {
                 option("tls_ca", OptionValue::Text("certs/ca.pem".into())),
                 option("password_file", OptionValue::Secret("/run/secret".into())),
                 option("zero_dates", OptionValue::Text("text".into())),
+                option("online_ddl", OptionValue::Text("trust".into())),
             ]
             .into(),
         );
         let config = Config::from_options(&options).unwrap().relative_to(Path::new("base"));
         assert_eq!(config.tls, Tls::VerifyCa);
         assert_eq!(config.zero_dates, ZeroDates::Text);
+        assert!(config.trust_online_ddl);
         assert_eq!(config.tls_ca.unwrap().path, Path::new("base/certs/ca.pem"));
         let file = config.password_file.unwrap();
         assert_eq!(file.path, Path::new("/run/secret"));

@@ -129,6 +129,15 @@ pub fn descriptor() -> ConnectorDescriptor {
                 )
             },
             OptionDescriptor {
+                default: Some("copy"),
+                ..option(
+                    "online_ddl",
+                    OptionKind::Choice(&["copy", "trust"]),
+                    "what gh-ost and pt-online-schema-change end with, a swap of two tables. copy: one table goes and another comes; \
+                     trust: the table changes its shape, and the tools' own tables are left out",
+                )
+            },
+            OptionDescriptor {
                 default: Some("10s"),
                 ..option("connect_timeout", OptionKind::Duration, "how long a connection may take to open")
             },

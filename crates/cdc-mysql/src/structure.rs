@@ -134,6 +134,11 @@ impl TableStructures {
         }
     }
 
+    /// Is no table known?
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
     /// The structure of a table.
     pub fn get(&self, id: &TableId) -> Option<&Arc<TableSchema>> {
         self.tables.get(id).map(|t| &t.schema)

@@ -455,7 +455,7 @@ fn flow(
     })
 }
 
-fn only_source(plan: &Plan) -> Result<&SourcePlan> {
+pub(crate) fn only_source(plan: &Plan) -> Result<&SourcePlan> {
     let used: Vec<&SourcePlan> =
         plan.sources.iter().filter(|s| plan.flows.iter().any(|f| f.source == s.name)).collect();
     match used[..] {
@@ -504,9 +504,8 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
     out
 }
 
-/// Can a pipeline go on from a checkpoint? Tables and flows may come and go; a flow that stays must be the same, and a
-/// new one must not want the rows of a table that others have been following: these have gone by.
-fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String, String>) -> Result<()> {
+/// Is it this pipeline's?
+pub(crate) fn check_pipeline(checkpoint: &Checkpoint, plan: &Plan) -> Result<()> {
     if checkpoint.pipeline != plan.name {
         return Err(Error::definite(
             codes::STATE_FOREIGN,
@@ -517,6 +516,13 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
         )
         .help("give each pipeline a state folder of its own: checkpoint = { dir = \"..\" } or --state"));
     }
+    Ok(())
+}
+
+/// Can a pipeline go on from a checkpoint? Tables and flows may come and go; a flow that stays must be the same, and a
+/// new one must not want the rows of a table that others have been following: these have gone by.
+fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String, String>) -> Result<()> {
+    check_pipeline(checkpoint, plan)?;
     let before = &checkpoint.fingerprint;
     let is_flow = |key: &str| key.starts_with("flow ");
     const PARTS: [&str; 2] = [": operators", ": soft_delete"];

@@ -8,9 +8,11 @@
 //! ```
 //!
 //! The whole surface: [`run`], which takes a plan and gives a report; [`StatusHandle`] to look at it meanwhile,
-//! [`Stop`] to end it; [`verify`](verify::verify) to compare a target with its source.
+//! [`Stop`] to end it; [`verify`](verify::verify) to compare a target with its source,
+//! [`schemas`] to see what target tables are made of.
 
 pub mod job;
+pub mod schemas;
 mod sink_driver;
 mod source_driver;
 pub mod state;

@@ -656,7 +656,7 @@ impl Committer {
         }
         let ms = |from: Instant| from.elapsed().as_secs_f64() * 1000.0;
         line.push_str(&format!(
-            "; rows held {:.0} ms, {:.0} ms of them at the target",
+            "; rows held {:.2} ms, {:.2} ms of them at the target",
             ms(work.came),
             ms(begun)
         ));

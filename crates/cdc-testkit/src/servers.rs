@@ -36,6 +36,7 @@
 mod dialect;
 mod installation;
 mod kind;
+pub mod percona;
 pub mod postgres;
 
 use std::ffi::OsString;

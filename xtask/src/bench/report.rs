@@ -27,6 +27,34 @@ pub enum Entry {
         /// From start to end of a run that only checks a file.
         start_ms: f64,
     },
+    /// From commit to commit.
+    Latency {
+        /// The bench's name.
+        name: String,
+        /// How many rows.
+        rows: u64,
+        /// Half of them took no longer.
+        p50_ms: f64,
+        /// One in a hundred took longer.
+        p99_ms: f64,
+    },
+    /// Schema changes in a stream of rows.
+    Ddl {
+        /// The bench's name.
+        name: String,
+        /// How many rows.
+        rows: u64,
+        /// How many changes.
+        changes: u64,
+        /// Rows and changes.
+        ours: Cost,
+        /// The rows alone.
+        plain: Cost,
+        /// How long rows are held by a change beyond the target's own time, where nothing else is to be done: half of them.
+        p50_ms: f64,
+        /// One in a hundred.
+        p99_ms: f64,
+    },
     /// Work over rows.
     Work {
         /// The bench's name.
@@ -47,6 +75,15 @@ impl Entry {
     pub fn line(&self) -> String {
         match self {
             Entry::Binary { size_mb, start_ms } => format!("{size_mb:.1} MB, {start_ms:.1} ms"),
+            Entry::Latency { rows, p50_ms, p99_ms, .. } => {
+                format!("{rows} rows, p50 {p50_ms:.1} ms, p99 {p99_ms:.1} ms")
+            }
+            Entry::Ddl { rows, changes, ours, plain, p50_ms, p99_ms, .. } => format!(
+                "{}; without changes {}; {:.2} s beyond for {changes}; barrier p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms",
+                speed(*rows, ours),
+                speed(*rows, plain),
+                ours.wall_s - plain.wall_s
+            ),
             Entry::Work { rows, ours: None, reference, .. } => {
                 format!("failed; {}: {}", reference.name, speed(*rows, &reference.cost))
             }
@@ -66,6 +103,17 @@ impl Entry {
             Entry::Binary { size_mb, start_ms } => {
                 json!({ "bench": "binary", "size_mb": rounded(*size_mb), "start_ms": rounded(*start_ms) })
             }
+            Entry::Latency { name, rows, p50_ms, p99_ms } => json!({
+                "bench": name, "server": server, "rows": rows,
+                "p50_ms": rounded(*p50_ms), "p99_ms": rounded(*p99_ms),
+            }),
+            Entry::Ddl { name, rows, changes, ours, plain, p50_ms, p99_ms } => json!({
+                "bench": name, "server": server, "rows": rows, "changes": changes, "ours": cost_json(ours),
+                "reference": reference_json(&Reference { name: "the same rows without changes", cost: *plain }),
+                "rate_ratio": rounded(plain.wall_s / ours.wall_s),
+                "extra_s": rounded(ours.wall_s - plain.wall_s),
+                "barrier_p50_ms": rounded(*p50_ms), "barrier_p99_ms": rounded(*p99_ms),
+            }),
             Entry::Work { name, rows, ours, reference, also } => {
                 let mut entry = Map::new();
                 entry.insert("bench".into(), json!(name));
@@ -117,6 +165,22 @@ fn table(server: &str, entries: &[Entry]) -> String {
                 _ = writeln!(
                     text,
                     "| binary | {size_mb:.1} MB, `cdc check` in {start_ms:.1} ms | | | | | | |"
+                );
+            }
+            Entry::Latency { name, rows, p50_ms, p99_ms } => {
+                _ = writeln!(text, "| {name} | p50 {p50_ms:.1} ms, p99 {p99_ms:.1} ms | {rows} | | | | | |");
+            }
+            Entry::Ddl { name, rows, changes, ours, plain, p50_ms, p99_ms } => {
+                _ = writeln!(
+                    text,
+                    "{} {:.2} |",
+                    row(name, &format!("**cdc**, {changes} changes"), *rows, ours),
+                    plain.wall_s / ours.wall_s
+                );
+                _ = writeln!(text, "{} |", row("", "the same rows without them", *rows, plain));
+                _ = writeln!(
+                    text,
+                    "| | barrier p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms beyond the target's | | | | | | |"
                 );
             }
             Entry::Work { name, rows, ours, reference, also } => {

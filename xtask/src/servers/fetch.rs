@@ -1,8 +1,9 @@
-//! A server out of Debian's packages: fetched, pruned, and made to run from where it lies, with its own
+//! A server, or a tool, out of Debian's packages: fetched, pruned, and made to run from where it lies, with its own
 //! libraries.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,8 +32,10 @@ const UNUSED: &[&str] = &[
     "usr/share/lintian",
     "usr/share/locale",
     "usr/share/man",
-    "usr/share/perl5",
 ];
+
+/// The one program that others are read by.
+const PERL: &str = "usr/bin/perl";
 
 /// Whether a server was fetched whole, and runs.
 pub fn is_complete(server: Wanted, prefix: &Path) -> bool {
@@ -140,6 +143,9 @@ fn missing_libraries(recipe: &Recipe, prefix: &Path) -> Result<BTreeSet<String>>
         library_dirs(prefix)?.iter().map(|dir| prefix.join(dir).display().to_string()).collect();
     let mut missing = BTreeSet::new();
     for program in recipe.programs {
+        if is_script(&prefix.join(program))? {
+            continue;
+        }
         let output = Command::new(&loader)
             .args(["--inhibit-cache", "--library-path", &path.join(":"), "--list"])
             .arg(prefix.join(program))
@@ -160,9 +166,41 @@ fn missing_libraries(recipe: &Recipe, prefix: &Path) -> Result<BTreeSet<String>>
     Ok(missing)
 }
 
+/// Is it text that another program reads?
+fn is_script(path: &Path) -> Result<bool> {
+    let mut begin = [0; 2];
+    let mut file = fs::File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    Ok(file.read_exact(&mut begin).is_ok() && begin == *b"#!")
+}
+
+fn has_perl(recipe: &Recipe) -> bool {
+    recipe.programs.contains(&PERL)
+}
+
+/// The folders of Perl's modules, relative to the prefix.
+fn perl_dirs(prefix: &Path) -> Result<Vec<PathBuf>> {
+    let mut dirs = vec![PathBuf::from("usr/share/perl5")];
+    for base in library_dirs(prefix)?.into_iter().chain([PathBuf::from("usr/share")]) {
+        dirs.push(base.join("perl-base"));
+        for versions in ["perl5", "perl"] {
+            for entry in entries(&prefix.join(&base).join(versions))? {
+                let name = entry.file_name();
+                if name.to_string_lossy().starts_with(|first: char| first.is_ascii_digit()) {
+                    dirs.push(base.join(versions).join(name));
+                }
+            }
+        }
+    }
+    dirs.retain(|dir| prefix.join(dir).is_dir());
+    Ok(dirs)
+}
+
 fn prune(recipe: &Recipe, prefix: &Path) -> Result<()> {
     for dir in UNUSED.iter().chain(recipe.unused) {
         remove_dir(&prefix.join(dir))?;
+    }
+    if !has_perl(recipe) {
+        remove_dir(&prefix.join("usr/share/perl5"))?;
     }
     // error messages in other languages
     for share in ["usr/share/mysql", "usr/share/mariadb"] {
@@ -183,7 +221,10 @@ fn prune(recipe: &Recipe, prefix: &Path) -> Result<()> {
     }
     for dir in library_dirs(prefix)? {
         for entry in entries(&prefix.join(dir))? {
-            if is_one_of(&entry.file_name().to_string_lossy(), &["gconv", "ossl-modules", "perl*"]) {
+            let name = entry.file_name();
+            let unused = is_one_of(&name.to_string_lossy(), &["gconv", "ossl-modules"])
+                || (is_one_of(&name.to_string_lossy(), &["perl*"]) && !has_perl(recipe));
+            if unused {
                 remove_dir(&entry.path())?;
             }
         }
@@ -203,8 +244,6 @@ fn entries(dir: &Path) -> Result<Vec<fs::DirEntry>> {
 /// Writes `bin/NAME`, which runs a program with the prefix's loader and libraries, wherever it lies.
 fn write_launcher(recipe: &Recipe, prefix: &Path, program: &str) -> Result<()> {
     let loader = loader(prefix)?;
-    let libraries: Vec<String> =
-        library_dirs(prefix)?.iter().map(|dir| format!("$home/{}", dir.display())).collect();
     let bin = prefix.join("bin");
     fs::create_dir_all(&bin)?;
     let name = Path::new(program).file_name().context("a program without a name")?;
@@ -224,15 +263,25 @@ fn write_launcher(recipe: &Recipe, prefix: &Path, program: &str) -> Result<()> {
         }
         None => String::new(),
     };
+    let joined = |dirs: Vec<PathBuf>| -> String {
+        dirs.iter().map(|dir| format!("$home/{}", dir.display())).collect::<Vec<_>>().join(":")
+    };
+    let modules = if has_perl(recipe) {
+        format!("export PERL5LIB=\"{}\"\n", joined(perl_dirs(prefix)?))
+    } else {
+        String::new()
+    };
+    let reader = if is_script(&prefix.join(&target))? { format!("\"$home/{PERL}\" ") } else { String::new() };
     let text = format!(
         "#!/bin/sh\n\
          # runs {program} of this folder with the libraries of this folder only\n\
          home=$(readlink -f -- \"$0\")\n\
          home=${{home%/{folder}/*}}\n\
          {plugins}\
-         exec \"$home/{}\" --inhibit-cache --library-path \"{}\" \"$home/{target}\" \"$@\"\n",
+         {modules}\
+         exec \"$home/{}\" --inhibit-cache --library-path \"{}\" {reader}\"$home/{target}\" \"$@\"\n",
         loader.display(),
-        libraries.join(":"),
+        joined(library_dirs(prefix)?),
     );
     fs::write(&path, text)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;

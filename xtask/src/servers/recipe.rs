@@ -7,21 +7,27 @@ use std::str::FromStr;
 
 use anyhow::{Error, Result, bail, ensure};
 use cdc_testkit::servers::postgres::{self, PostgresInstallation};
-use cdc_testkit::servers::{Installation, ServerKind, run};
+use cdc_testkit::servers::{Installation, ServerKind, percona, run};
 
-/// A server that the tests use.
+/// A server that the tests use, or a tool for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A source.
     Source(ServerKind),
     /// A target only.
     Postgres,
+    /// What changes tables of a source while they are written.
+    PerconaToolkit,
 }
 
 impl Wanted {
     /// Every server.
     pub fn all() -> Vec<Wanted> {
-        ServerKind::ALL.into_iter().map(Wanted::Source).chain([Wanted::Postgres]).collect()
+        ServerKind::ALL
+            .into_iter()
+            .map(Wanted::Source)
+            .chain([Wanted::Postgres, Wanted::PerconaToolkit])
+            .collect()
     }
 
     /// The environment variable that names the server program.
@@ -29,6 +35,7 @@ impl Wanted {
         match self {
             Wanted::Source(kind) => kind.variable(),
             Wanted::Postgres => postgres::VARIABLE,
+            Wanted::PerconaToolkit => percona::VARIABLE,
         }
     }
 
@@ -37,6 +44,7 @@ impl Wanted {
         match self {
             Wanted::Source(kind) => kind.folder(),
             Wanted::Postgres => postgres::FOLDER,
+            Wanted::PerconaToolkit => percona::FOLDER,
         }
     }
 
@@ -50,6 +58,11 @@ impl Wanted {
                 Ok(())
             }
             Wanted::Postgres => PostgresInstallation::fetched(prefix).map(|_| ()),
+            Wanted::PerconaToolkit => {
+                // the tool itself looks for its driver when it connects
+                run(Command::new(prefix.join("bin/perl")).args(["-MDBI", "-MDBD::mysql", "-e1"]))?;
+                percona::version(&prefix.join("bin").join(percona::PROGRAM)).map(|_| ())
+            }
         }
     }
 
@@ -64,6 +77,11 @@ impl Wanted {
                 let found = PostgresInstallation::find()?;
                 (found.server(), found.version()?)
             }
+            Wanted::PerconaToolkit => {
+                let found = percona::online_schema_change()?;
+                let version = percona::version(&found)?;
+                (found, version)
+            }
         };
         Ok(format!("{}: {version}", server.display()))
     }
@@ -76,6 +94,7 @@ impl Wanted {
             Wanted::Source(ServerKind::MariaDb118) => Some(Recipe { suite: "trixie", ..MARIADB }),
             Wanted::Source(_) => None,
             Wanted::Postgres => Some(POSTGRES),
+            Wanted::PerconaToolkit => Some(PERCONA_TOOLKIT),
         }
     }
 }
@@ -86,6 +105,7 @@ impl fmt::Display for Wanted {
         match self {
             Wanted::Source(kind) => kind.fmt(f),
             Wanted::Postgres => f.write_str("PostgreSQL"),
+            Wanted::PerconaToolkit => f.write_str("Percona Toolkit"),
         }
     }
 }
@@ -98,9 +118,12 @@ impl FromStr for Wanted {
         if name == postgres::NAME {
             return Ok(Wanted::Postgres);
         }
+        if name == percona::NAME {
+            return Ok(Wanted::PerconaToolkit);
+        }
         match name.parse() {
             Ok(kind) => Ok(Wanted::Source(kind)),
-            Err(error) => bail!("{error:#}, {}", postgres::NAME),
+            Err(error) => bail!("{error:#}, {}, {}", postgres::NAME, percona::NAME),
         }
     }
 }
@@ -117,7 +140,8 @@ pub struct Recipe {
     /// library packages carry versions in their names. If this list ever falls short, the whole closure
     /// is taken instead.
     pub libraries: &'static [&'static str],
-    /// The programs that get a launcher in `bin/`.
+    /// The programs that get a launcher in `bin/`. Where `usr/bin/perl` is one of them, scripts among the others run with it and
+    /// with the modules of the packages.
     pub programs: &'static [&'static str],
     /// The variable that tells client programs where their plugins are, which log in in special ways; and where these
     /// are, below a folder of libraries.
@@ -273,4 +297,38 @@ const POSTGRES: Recipe = Recipe {
         "usr/share/postgresql-common",
     ],
     megabytes: 40,
+};
+
+const PERCONA_TOOLKIT: Recipe = Recipe {
+    suite: "trixie",
+    has_updates: true,
+    packages: &[
+        "percona-toolkit",
+        "libdbi-perl",
+        "libdbd-mysql-perl",
+        "perl-base",
+        "perl",
+        "perl-modules-5.40",
+        "libperl5.40",
+        // the driver logs in by its plugins
+        "libmariadb3",
+    ],
+    libraries: &[
+        "libc6",
+        "libgcc-s1",
+        "libcrypt1",
+        "libdb5.3*",
+        "libgdbm*",
+        "libssl3*",
+        "libzstd1",
+        "zlib1g",
+        "libbz2*",
+        "libcurl4*",
+        "libterm-readkey-perl",
+    ],
+    programs: &["usr/bin/perl", "usr/bin/pt-online-schema-change"],
+    client_plugins: Some(("MARIADB_PLUGIN_DIR", "libmariadb3/plugin")),
+    in_place: false,
+    unused: &[],
+    megabytes: 18,
 };

@@ -5,6 +5,7 @@
 
 use crate::ddl;
 use crate::decode::Flaw;
+use crate::decode::charset::{CharsetInfo, Codec, charset};
 use crate::decode::compressed::decompress_block;
 use crate::gtid::{Gtid, GtidSet, Origin};
 use cdc_core::{Charset, Error, Result, codes};
@@ -12,6 +13,7 @@ use mysql_common::binlog::consts::BinlogChecksumAlg;
 use mysql_common::binlog::events::{Event, GtidEvent};
 use mysql_common::collations::{Collation, CollationId};
 use mysql_common::packets::{GnoInterval, Sid, Tag};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Kinds of events, by number.
@@ -309,8 +311,8 @@ pub fn payload_size(body: &[u8]) -> Parsed<u64> {
 /// A statement of the log.
 #[derive(Debug)]
 pub struct Query<'a> {
-    /// Its text.
-    pub text: &'a str,
+    /// Its text, which the log holds in the character set of the client that sent it.
+    pub text: Cow<'a, str>,
     /// The default database.
     pub database: String,
     /// CREATE TABLE .. SELECT: the rows follow in the same transaction.
@@ -318,6 +320,7 @@ pub struct Query<'a> {
     /// The error it ended with, 0 for none: it may have done a part of its work.
     pub error: u16,
     sql_mode: u64,
+    client_collation: u16,
     server_collation: u16,
     utf8mb4_collation: u16,
     explicit_timestamp: Option<bool>,
@@ -345,20 +348,39 @@ pub fn query(body: &[u8]) -> Parsed<Query<'_>> {
     let database =
         body.get(13 + status_len..13 + status_len + database_len).ok_or("its database is cut off")?;
     let text = body.get(13 + status_len + database_len + 1..).ok_or("its text is cut off")?;
-    let text = std::str::from_utf8(text).map_err(|_| "a statement that is not UTF-8 text".to_owned())?;
     let status = &body[13..13 + status_len];
     let mut query = Query {
-        text,
+        text: Cow::Borrowed(""),
         database: String::from_utf8_lossy(database).into_owned(),
-        starts_transaction: text.trim_end().to_ascii_uppercase().ends_with("START TRANSACTION"),
+        starts_transaction: text.trim_ascii_end().to_ascii_uppercase().ends_with(b"START TRANSACTION"),
         error: u16::from_le_bytes(bytes(body, 9)?),
         sql_mode: 0,
+        client_collation: 0,
         server_collation: 0,
         utf8mb4_collation: 0,
         explicit_timestamp: None,
     };
     read_status(status, &mut query);
+    query.text = statement(text, query.client_collation)?;
     Ok(query)
+}
+
+/// The text of a statement, sent under this collation's character set. Of a set whose conversion table this process has not
+/// (no table in it is captured) UTF-8 is tried.
+fn statement(bytes: &[u8], client: u16) -> Parsed<Cow<'_, str>> {
+    let client = charset_of(client);
+    let codec = client.as_ref().and_then(|set| charset(&set.name)).and_then(CharsetInfo::codec);
+    let codec = codec.filter(|codec| !matches!(codec, Codec::Utf8mb3 | Codec::Ascii));
+    if let (Some(codec), false) = (codec, bytes.is_ascii()) {
+        let mut scratch = String::new();
+        if let Ok(text) = codec.decode(bytes, &mut scratch) {
+            return Ok(Cow::Owned(text.to_owned()));
+        }
+    }
+    std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| {
+        let set = client.map_or_else(|| "an unknown character set".to_owned(), |set| set.name.to_string());
+        format!("a statement that is not UTF-8 text, sent in {set}")
+    })
 }
 
 /// Q_SQL_MODE_CODE 1, Q_CHARSET_CODE 4, Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP 16,
@@ -378,6 +400,7 @@ fn read_status(mut rest: &[u8], query: &mut Query<'_>) {
             2 => usize::from(body.first().copied().unwrap_or(0)) + 2, // catalog with its NUL
             3 => 4,                                                   // auto_increment
             4 => {
+                query.client_collation = u16_at(body, 0);
                 query.server_collation = u16_at(body, 4);
                 6
             }

@@ -429,7 +429,7 @@ fn whole_up_to(file: &LogFile) -> Result<WholeUpTo> {
 /// Does this statement end its transaction?
 fn ends(body: &[u8], begun: bool) -> bool {
     let Ok(query) = event::query(body) else { return false };
-    let text = query.text.get(..20).unwrap_or(query.text).to_ascii_uppercase();
+    let text = query.text.get(..20).unwrap_or(&query.text).to_ascii_uppercase();
     match begun {
         true => {
             text.starts_with("COMMIT") || (text.starts_with("ROLLBACK") && !text.starts_with("ROLLBACK TO"))

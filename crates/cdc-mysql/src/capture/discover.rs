@@ -1,7 +1,7 @@
 //! The tables of a server that a source captures, and their structures.
 
 use super::labels;
-use crate::binlog::{LogReader, is_user_database};
+use crate::binlog::{LogReader, is_user_database, shadow};
 use crate::config::Config;
 use crate::conn::{query_error, server_code};
 use crate::narrow::Narrow;
@@ -44,7 +44,11 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
             )),
         );
     }
-    let captured: Vec<TableId> = all.iter().filter(|t| config.tables.contains(t)).cloned().collect();
+    let mut captured: Vec<TableId> = all.iter().filter(|t| config.tables.contains(t)).cloned().collect();
+    if config.trust_online_ddl {
+        let real = captured.clone();
+        captured.retain(|t| !shadow::is_shadow(t, real.iter()));
+    }
     if captured.is_empty() {
         let mut databases: Vec<&str> = all.iter().map(|t| &*t.database).collect();
         databases.dedup();

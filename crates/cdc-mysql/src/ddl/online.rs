@@ -45,6 +45,12 @@ pub fn belongs_to(table: &TableId) -> Option<(TableId, Role)> {
     Some((TableId::new(table.database.clone(), name), role))
 }
 
+/// Is it a tool's table beside this one? Tools put underscores in front while a name is taken.
+pub fn is_of(table: &TableId, real: &TableId) -> bool {
+    table.database == real.database
+        && belongs_to(table).is_some_and(|(name, _)| name_fits(&name.table, &real.table))
+}
+
 /// The two names of a swap: `t -> _t_old, _t_new -> t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swap {

@@ -416,6 +416,19 @@ impl Postgres {
         String::from_utf8(output.stdout).context("psql's output is not UTF-8")
     }
 
+    /// `psql` with this account and database; add its arguments.
+    pub fn psql(&self, user: &str, database: &str) -> Command {
+        let mut command = self.installation.command("psql");
+        command
+            .arg("-h")
+            .arg(&self.sockets)
+            .args(["-p", &self.port.to_string(), "-U", user, "-d", database])
+            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1"])
+            .env("PGCLIENTENCODING", "UTF8")
+            .env("PGOPTIONS", "-c timezone=GMT");
+        command
+    }
+
     /// Puts a file into the data folder that nobody but the server may read, such as a key.
     pub fn put(&self, name: &str, content: &[u8]) -> Result<()> {
         let path = self.datadir.join(name);
