@@ -9,7 +9,7 @@ use crate::resolve::Scope;
 use crate::suggest::{help_for, nearest};
 use crate::values::is_number;
 use cdc_core::diagnostic::{Code, Diagnostic, codes};
-use cdc_core::expr::{CastType, Expr as Lowered, ExprKind as Kind, MetaField};
+use cdc_core::expr::{CastType, Expr as Lowered, ExprKind as Kind, MetaField, Unit};
 use cdc_core::function;
 use cdc_core::value::Value;
 use std::borrow::Cow;
@@ -37,6 +37,9 @@ pub(crate) const AGGREGATES: &[&str] = &[
     "sum",
     "variance",
 ];
+
+/// Functions whose first argument is a unit, such as `day`.
+const TAKE_A_UNIT: &[&str] = &["extract", "timestampadd", "timestampdiff"];
 
 /// Lowers an expression; `None` if something in it was reported.
 pub(crate) fn lower_expr(scope: &mut Scope<'_>, expr: &Expr, qualifiers: &Qualifiers<'_>) -> Option<Lowered> {
@@ -126,9 +129,9 @@ impl Lowering<'_, '_, '_> {
                     }
                 }
             }
-            ExprKind::Interval(count, _) => {
-                self.expr(count);
-                self.error(codes::FEATURE_NOT_YET, "intervals are not built yet", span, "")
+            ExprKind::Interval(count, unit) => {
+                let (count, unit) = (self.boxed(count), self.unit(&unit.text, unit.span));
+                Some(Kind::Interval(count?, unit?))
             }
             ExprKind::Unary(UnaryOp::Negate, inner) if matches!(inner.kind, ExprKind::Number(_)) => {
                 match self.kind(inner)? {
@@ -191,7 +194,7 @@ impl Lowering<'_, '_, '_> {
                 Some(Kind::Collate(self.boxed(inner)?, name.text.to_ascii_lowercase()))
             }
             ExprKind::Call { name, distinct, star, arguments } => {
-                let arguments = self.all(arguments);
+                let arguments = self.arguments(name, arguments);
                 if *star || *distinct || AGGREGATES.contains(&name.text.as_str()) {
                     let headline = format!("aggregate function \"{}\" outside of \"aggregate\"", name.text);
                     self.scope.report(
@@ -205,6 +208,39 @@ impl Lowering<'_, '_, '_> {
                 Some(Kind::Call(name.text.clone(), arguments?))
             }
         }
+    }
+
+    /// The arguments of a call; the first of some functions is a unit.
+    fn arguments(&mut self, name: &Name, arguments: &[Expr]) -> Option<Vec<Lowered>> {
+        match arguments {
+            [first, rest @ ..] if TAKE_A_UNIT.contains(&name.text.as_str()) => {
+                let unit = match &first.kind {
+                    ExprKind::Column { qualifier: None, name } => self.unit(&name.text, first.span),
+                    _ => self.unit("", first.span),
+                };
+                let rest = self.all(rest);
+                let unit = Lowered { kind: Kind::Unit(unit?), span: first.span.range() };
+                Some(std::iter::once(unit).chain(rest?).collect())
+            }
+            _ => self.all(arguments),
+        }
+    }
+
+    fn unit(&mut self, word: &str, span: Span) -> Option<Unit> {
+        let found = Unit::from_name(word);
+        if found.is_none() {
+            let names = Unit::ALL.map(Unit::name);
+            let headline = match word {
+                "" => "a unit stands here, such as \"day\"".to_owned(),
+                // day_hour and the like
+                _ if word.contains('_') => format!("the unit \"{word}\" of several parts is not built"),
+                _ => format!("\"{word}\" is no unit"),
+            };
+            let mut d = Diagnostic::error(codes::TYPE_MISMATCH, headline).at(span.range(), "");
+            d.help.extend(help_for(word, "units", &names));
+            self.scope.report(d);
+        }
+        found
     }
 
     /// A function that can be called so, whatever its arguments are.

@@ -2,16 +2,18 @@
 //!
 //! A part that has been refused is `None`; what is around it is not judged, so one mistake is reported once.
 
-use super::cast::Conversion;
+use super::cast::{Conversion, Room};
 use super::number::{Number, NumberType};
 use super::temporal::{parse_datetime, parse_time};
 use super::text::{Collator, LikePattern, is_utf8};
 use super::types::{Class, Coercibility, ExprType, merge_collations, unify};
-use super::{BoundExpr, Branch, Call, Comparison, Decimal, Env, Evaluator, Node, Pattern, RowMeta, nearest};
+use super::{
+    BoundExpr, Branch, Call, Comparison, Decimal, Env, Evaluator, Node, Pattern, Ready, RowMeta, nearest,
+};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::event::{Op, Origin};
-use crate::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, Secret, UnaryOp};
+use crate::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, Secret, UnaryOp, Unit};
 use crate::function;
 use crate::schema::{Charset, ColumnType, TableId, TableSchema, same_name};
 use crate::value::Value;
@@ -65,6 +67,8 @@ pub(crate) struct Args {
     /// As written.
     pub(crate) name: String,
     pub(crate) args: Vec<BoundExpr>,
+    /// The unit that one of them names.
+    pub(crate) unit: Option<Unit>,
     pub(crate) span: Span,
 }
 
@@ -92,7 +96,7 @@ impl<'s> Binder<'s> {
         None
     }
 
-    fn mismatch(&self, span: &Span, headline: impl Into<String>) -> Diagnostic {
+    pub(crate) fn mismatch(&self, span: &Span, headline: impl Into<String>) -> Diagnostic {
         Diagnostic::error(codes::TYPE_MISMATCH, headline).at(span.clone(), "")
     }
 
@@ -144,6 +148,16 @@ impl<'s> Binder<'s> {
             ExprKind::Cast(operand, ty) => self.cast(operand, *ty, span),
             ExprKind::Collate(operand, name) => self.collate(operand, name, span),
             ExprKind::Call(name, args) => self.call(name, args, span),
+            ExprKind::Interval(..) => {
+                let diagnostic =
+                    self.mismatch(span, "an interval is added to a date or time, or taken from it");
+                self.refuse(diagnostic.help("write `x + interval 1 day` or `date_add(x, interval 1 day)`"))
+            }
+            ExprKind::Unit(unit) => {
+                let headline = format!("the unit \"{}\" stands where a value is meant", unit.name());
+                let diagnostic = self.mismatch(span, headline);
+                self.refuse(diagnostic)
+            }
         }
     }
 
@@ -222,11 +236,10 @@ impl<'s> Binder<'s> {
                 let nullable = a.ty.nullable || b.ty.nullable;
                 Some(boolean(Node::Xor(Box::new([a, b])), nullable, span))
             }
-            BinaryOp::JsonExtract | BinaryOp::JsonUnquote => self.refuse(
-                Diagnostic::error(codes::FEATURE_NOT_YET, "paths into JSON are not built yet")
-                    .at(span.clone(), "a JSON path")
-                    .help("copy the JSON column as it is"),
-            ),
+            BinaryOp::JsonExtract | BinaryOp::JsonUnquote => {
+                let (document, path) = self.both(a, b)?;
+                function::extracted(self, vec![document, path], op == BinaryOp::JsonUnquote, span)
+            }
             BinaryOp::Equal
             | BinaryOp::NotEqual
             | BinaryOp::Less
@@ -250,10 +263,20 @@ impl<'s> Binder<'s> {
                 let node = Node::Bits { op, operands: Box::new([a, b]) };
                 self.folded(BoundExpr { node, ty: ExprType::bigint(true, nullable), span: span.clone() })
             }
-            _ => {
-                let (a, b) = self.both(a, b)?;
-                self.arithmetic(op, a, b, span)
-            }
+            _ => match (op, &a.kind, &b.kind) {
+                (BinaryOp::Add | BinaryOp::Subtract, _, ExprKind::Interval(count, unit)) => {
+                    let (day, count) = self.both(a, count)?;
+                    function::shifted(self, day, count, *unit, op == BinaryOp::Subtract, span)
+                }
+                (BinaryOp::Add, ExprKind::Interval(count, unit), _) => {
+                    let (count, day) = self.both(count, b)?;
+                    function::shifted(self, day, count, *unit, false, span)
+                }
+                _ => {
+                    let (a, b) = self.both(a, b)?;
+                    self.arithmetic(op, a, b, span)
+                }
+            },
         }
     }
 
@@ -532,14 +555,14 @@ impl<'s> Binder<'s> {
                 let length = most.map_or(length, |m| length.min(u64::from(m)));
                 let (charset, coercibility) = text_charset(&operand.ty);
                 let ty = ExprType::text(length, charset, coercibility, nullable);
-                (Conversion::Text { fsp: operand.ty.fsp(), length: most }, ty)
+                (Conversion::Text { fsp: operand.ty.fsp(), length: most, room: room_of(&operand) }, ty)
             }
             CastType::Binary { length: most } => {
                 if !is_utf8(&operand.ty) {
                     return self.refuse_charset(&operand);
                 }
                 let ty = ExprType::bytes(most.map_or(length.saturating_mul(4), u64::from), nullable);
-                (Conversion::Bytes { length: most }, ty)
+                (Conversion::Bytes { length: most, room: room_of(&operand) }, ty)
             }
             CastType::Date => (Conversion::Date, ExprType::new(ColumnType::Date, nullable)),
             CastType::DateTime { fsp } => {
@@ -551,12 +574,7 @@ impl<'s> Binder<'s> {
                 (Conversion::Time { fsp }, ExprType::new(ColumnType::Time { fsp }, nullable))
             }
             CastType::Year => (Conversion::Year, ExprType::new(ColumnType::Year, nullable)),
-            CastType::Json => {
-                return self.refuse(
-                    Diagnostic::error(codes::FEATURE_NOT_YET, "casts to JSON are not built yet")
-                        .at(span.clone(), ""),
-                );
-            }
+            CastType::Json => return function::parsed(self, operand, span),
         };
         let from = operand.ty.class();
         if from != Class::Null && !to.takes(from) {
@@ -613,7 +631,20 @@ impl<'s> Binder<'s> {
     }
 
     fn call(&mut self, name: &str, args: &[Expr], span: &Span) -> Option<BoundExpr> {
-        let args: Vec<_> = args.iter().map(|a| self.bind(a)).collect();
+        let takes_unit = function::find(name).is_some_and(function::Function::takes_unit);
+        let mut unit = None;
+        let written = args.len();
+        let mut bound = Vec::with_capacity(args.len());
+        for arg in args {
+            match &arg.kind {
+                ExprKind::Unit(u) if takes_unit => unit = Some(*u),
+                ExprKind::Interval(count, u) if takes_unit => {
+                    unit = Some(*u);
+                    bound.push(self.bind(count));
+                }
+                _ => bound.push(self.bind(arg)),
+            }
+        }
         let function = match function::find(name) {
             Some(function) => function,
             None => {
@@ -630,14 +661,14 @@ impl<'s> Binder<'s> {
             let diagnostic = Diagnostic::error(codes::UNKNOWN_FUNCTION, headline).at(span.clone(), "");
             return self.refuse(diagnostic.help(function.help));
         }
-        if !function.takes(args.len()) {
-            let plural = if args.len() == 1 { "" } else { "s" };
-            let headline = format!("\"{name}\" with {} argument{plural}", args.len());
+        if !function.takes(written) {
+            let plural = if written == 1 { "" } else { "s" };
+            let headline = format!("\"{name}\" with {written} argument{plural}");
             let diagnostic = Diagnostic::error(codes::ARGUMENT_COUNT, headline).at(span.clone(), "");
             return self.refuse(diagnostic.help(format!("it is called as `{}`", function.signature)));
         }
-        let args = args.into_iter().collect::<Option<Vec<_>>>()?;
-        (function.bind)(self, Args { name: name.to_owned(), args, span: span.clone() })
+        let args = bound.into_iter().collect::<Option<Vec<_>>>()?;
+        (function.bind)(self, Args { name: name.to_owned(), args, unit, span: span.clone() })
     }
 }
 
@@ -651,7 +682,19 @@ impl Binder<'_> {
         span: &Span,
         eval: Evaluator,
     ) -> Option<BoundExpr> {
-        let node = Node::Call(Call { eval, args, ty: ty.clone() });
+        self.evaluated_with(args, ty, span, Ready::Nothing, eval)
+    }
+
+    /// A call that is evaluated by `eval`, with what was made ready for it.
+    pub(crate) fn evaluated_with(
+        &mut self,
+        args: Vec<BoundExpr>,
+        ty: ExprType,
+        span: &Span,
+        ready: Ready,
+        eval: Evaluator,
+    ) -> Option<BoundExpr> {
+        let node = Node::Call(Call { eval, args, ready, ty: ty.clone() });
         self.folded(BoundExpr { node, ty, span: span.clone() })
     }
 
@@ -661,7 +704,7 @@ impl Binder<'_> {
         if matches!(class, Class::Text | Class::Null) {
             return Some(operand);
         }
-        let to = Conversion::Text { fsp: operand.ty.fsp(), length: None };
+        let to = Conversion::Text { fsp: operand.ty.fsp(), length: None, room: room_of(&operand) };
         if class == Class::Bytes || !to.takes(class) {
             let headline = format!("{} is used as a text", describe(&operand));
             let diagnostic = self.mismatch(&operand.span.clone(), headline);
@@ -870,7 +913,9 @@ impl Binder<'_> {
         let diagnostic = self.mismatch(span, headline);
         let classes = (a.ty.class(), b.ty.class());
         self.refuse(match classes {
-            (Class::Json, _) | (_, Class::Json) => diagnostic.help("comparing JSON is not built yet"),
+            (Class::Json, _) | (_, Class::Json) => diagnostic.help(
+                "comparing JSON is not built: take its text with `->>`, and `cast(.. as signed)` for numbers",
+            ),
             (x, y) if x.is_address() && y.is_text() || x.is_text() && y.is_address() => {
                 let ty = if x.is_address() { &a.ty } else { &b.ty };
                 diagnostic.help(format!("write `cast(.. as char)` around the {ty} to compare its text"))
@@ -937,6 +982,23 @@ impl Binder<'_> {
         }
     }
 
+    /// A text literal as the time of day that it is, or has.
+    pub(crate) fn clock_literal(&mut self, literal: BoundExpr) -> Option<BoundExpr> {
+        let Some(text) = literal.const_text() else { return Some(literal) };
+        let value = match (parse_datetime(text), parse_time(text)) {
+            (Some((value, true)), _) => Some(Value::DateTime(value)),
+            (_, Some(time)) => Some(Value::Time(time)),
+            _ => None,
+        };
+        match value {
+            Some(value) => Some(super::bind::literal(&value, &literal.span)),
+            None => {
+                let diagnostic = self.mismatch(&literal.span, "the text has no time of day");
+                self.refuse(diagnostic.help("write it as '12:00:00' or '2026-01-31 12:00:00'"))
+            }
+        }
+    }
+
     fn day_literal(&mut self, literal: BoundExpr) -> Option<BoundExpr> {
         let Some(Value::Text(text)) = literal.const_value() else { return Some(literal) };
         match parse_datetime(text) {
@@ -949,7 +1011,7 @@ impl Binder<'_> {
     }
 
     /// The collation by which two texts compare, if it is built.
-    fn collator(&mut self, a: &BoundExpr, b: &BoundExpr, span: &Span) -> Option<Collator> {
+    pub(crate) fn collator(&mut self, a: &BoundExpr, b: &BoundExpr, span: &Span) -> Option<Collator> {
         let (charset, coercibility) = merge_collations(&a.ty, &b.ty);
         if let Some(collator) = Collator::of_type(&charset, coercibility) {
             return Some(collator);
@@ -1049,6 +1111,23 @@ fn meta(field: MetaField, span: &Span) -> BoundExpr {
     BoundExpr { node: Node::Meta(field), ty, span: span.clone() }
 }
 
+/// How much room the server has for the text of this value if it is a DOUBLE.
+fn room_of(operand: &BoundExpr) -> Room {
+    match &operand.node {
+        Node::Column { .. } => Room::All,
+        Node::NullIf { operands, .. } => room_of(&operands[0]),
+        Node::Case { branches, otherwise, .. } => branches
+            .iter()
+            .map(|b| &b.then)
+            .chain(otherwise.as_deref())
+            .filter(|e| e.ty.class() != Class::Null)
+            .map(room_of)
+            .reduce(Room::or)
+            .unwrap_or(Room::Some),
+        _ => Room::Some,
+    }
+}
+
 fn number_type(ty: &ExprType) -> NumberType {
     NumberType::of(ty).unwrap_or(NumberType::Double)
 }
@@ -1097,7 +1176,7 @@ fn arithmetic_type(op: BinaryOp, a: &ExprType, b: &ExprType) -> ExprType {
 }
 
 /// What an operand is, for messages: its name where it has one, never a literal's value.
-fn describe(operand: &BoundExpr) -> String {
+pub(crate) fn describe(operand: &BoundExpr) -> String {
     match &operand.node {
         Node::Column { name, .. } => format!("\"{name}\" ({})", operand.ty),
         Node::Meta(field) => format!("\"meta.{}\"", field.name()),

@@ -261,6 +261,11 @@ pub(crate) fn double_text(v: f64) -> String {
     gcvt(v, 17, 22)
 }
 
+/// A DOUBLE of a column, which the server gives all the places that it needs.
+pub(crate) fn double_text_in_full(v: f64) -> String {
+    gcvt(v, 17, 330)
+}
+
 /// A FLOAT as the server writes it: six digits, in 12 characters.
 pub(crate) fn float_text(v: f32) -> String {
     gcvt(f64::from(v), 6, 12)

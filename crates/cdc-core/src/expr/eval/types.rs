@@ -221,7 +221,8 @@ impl ExprType {
                 u64::from(*precision) + 1 + u64::from(*scale > 0) + u64::from(precision == scale)
             }
             ColumnType::Float { .. } => 12,
-            ColumnType::Double { .. } => 22,
+            // sign, 17 digits, dot, and e-308
+            ColumnType::Double { .. } => 24,
             ColumnType::Bit { .. } => 20,
             ColumnType::Year => 4,
             ColumnType::Date => 10,

@@ -188,8 +188,21 @@ fn bare(f: &mut fmt::Formatter<'_>, expr: &Expr) -> fmt::Result {
         }
         ExprKind::Call(function, args) => {
             f.write_str(function)?;
-            list(f, args)
+            match &args[..] {
+                [Expr { kind: ExprKind::Unit(unit), .. }, operand] if function == "extract" => {
+                    write!(f, "({} from ", unit.name())?;
+                    write(f, operand, 0)?;
+                    f.write_str(")")
+                }
+                _ => list(f, args),
+            }
         }
+        ExprKind::Interval(count, unit) => {
+            f.write_str("interval ")?;
+            write(f, count, level::BIT_OR)?;
+            write!(f, " {}", unit.name())
+        }
+        ExprKind::Unit(unit) => f.write_str(unit.name()),
     }
 }
 
