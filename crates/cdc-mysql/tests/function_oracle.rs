@@ -73,6 +73,10 @@ const FUNCTIONS: &[(&str, &[&str])] = &[
     ("elt", &["small text text", "small text text text"]),
     ("substring_index", &["text =.|a|aa|, small", "text text small"]),
     ("insert", &["text small small text"]),
+    ("regexp_like", &["plain pattern", "plain pattern =c|i|n|in", "ci pattern"]),
+    ("regexp_instr", &["plain pattern", "plain pattern small", "plain pattern =n1|2 =n1|2|3"]),
+    ("regexp_substr", &["plain pattern", "plain pattern small", "plain pattern =n1|2 =n1|2|3", "ci pattern"]),
+    ("regexp_replace", &["plain pattern replacement", "plain pattern =X =n1|2 =n0|1|2", "ci pattern =<$0>"]),
     // encode
     ("md5", &["text", "bytes"]),
     ("sha1", &["text", "bytes"]),
@@ -207,6 +211,7 @@ const MARIADB: &[(&str, &str)] = &[
     ("bin_to_uuid", "is not there"),
     ("bit_count", "rounds half away from zero"),
     ("cast", "cuts fractions of seconds off instead of rounding them"),
+    ("conv", "11.8 has bases up to 62"),
     ("convert_tz", "10.11 leaves everything behind 2038-01-19 as it is"),
     ("date_add", "has nothing before year 1 and times up to 838:59:59.999999, whatever the interval"),
     ("date_format", "of dates that no calendar has, weeks and days of the year are NULL"),
@@ -233,6 +238,10 @@ const MARIADB: &[(&str, &str)] = &[
     ("oct", "as bin"),
     ("ord", "four bytes wrap around to a negative number"),
     ("period_add", "32 bits"),
+    ("regexp_instr", "PCRE's patterns, and no position"),
+    ("regexp_like", "is not there"),
+    ("regexp_replace", "PCRE's patterns, and no position"),
+    ("regexp_substr", "PCRE's patterns, and no position"),
     ("replace", "an empty part is not looked for, even if another argument is NULL"),
     ("rpad", "an empty filling gives NULL"),
     ("sec_to_time", "cuts fractions of seconds off"),
@@ -256,12 +265,23 @@ const MORE_LENIENT: &[(&str, &str, &str)] = &[
         "the component takes texts, as the function did before it moved there it takes numbers",
     ),
     ("sha1", "Wrong argument type", "as md5"),
+    ("", "Timeout exceeded in regular expression match", "patterns take linear time here"),
+    ("", "Overflow in the regular expression backtrack stack", "patterns take linear time here"),
     ("div", "out of range", "the server refuses -9223372036854775808 div 1, which is in range"),
 ];
 
 /// Errors of ours where a server gives a value without a warning: function, why.
 const STRICTER: &[(&str, &str)] = &[
     ("cast", "a negative TIME as UNSIGNED is out of range, as are other numbers with a sign"),
+    ("*", "more than 65 digits are out of range"),
+    ("+", "more than 65 digits are out of range"),
+    ("/", "more than 65 digits are out of range"),
+    ("bit_count", "a DOUBLE beyond BIGINT is out of range"),
+    ("hex", "as bit_count"),
+    ("regexp_instr", "a position beyond an empty text; texts on which the two programs could differ"),
+    ("regexp_like", "texts on which the two programs could differ"),
+    ("regexp_replace", "texts on which the two programs could differ"),
+    ("regexp_substr", "texts on which the two programs could differ"),
     ("period_add", "a month before year 0 is out of range, where the server's number wraps around"),
 ];
 
@@ -487,6 +507,94 @@ impl Generator {
         }
     }
 
+    /// A regular expression of the parts that are built, and now and then of those that are not.
+    fn pattern(&mut self, depth: usize) -> String {
+        let atoms = [
+            "a",
+            "b",
+            "c",
+            "A",
+            "B",
+            "x",
+            "é",
+            "É",
+            "1",
+            ".",
+            "\\.",
+            "\\d",
+            "\\w",
+            "\\s",
+            "\\W",
+            "\\S",
+            "\\D",
+            "[a-c]",
+            "[^a]",
+            "[^a-c]",
+            "[0-9]",
+            "[[:alpha:]]",
+            "[[:space:]]",
+            "[[:digit:]]",
+            "[a-z0-9_]",
+            "[A-Z]",
+            "[[:alnum:]]",
+            "[[:upper:]]",
+            " ",
+            ",",
+            "ab",
+            "www",
+            "ss",
+            "st",
+            "\\b",
+            "\\B",
+            "^",
+            "日",
+            "🙂",
+            "\\t",
+            "\\n",
+            "-",
+            "k",
+            "[k-s]",
+            "[é]",
+            "[^é]",
+            "[ -.]",
+            "\\x41",
+            "\\u0061",
+        ];
+        let n = self.random.random_range(1..4);
+        let mut out = String::new();
+        for _ in 0..n {
+            match self.random.random_range(0..10) {
+                0 if depth > 0 => {
+                    let inner = self.pattern(depth - 1);
+                    let open = self.pick(&["(", "(?:"]);
+                    let _ = write!(out, "{open}{inner})");
+                }
+                1 if depth > 0 => {
+                    let (a, b) = (self.pattern(depth - 1), self.pattern(depth - 1));
+                    let _ = write!(out, "({a}|{b})");
+                }
+                _ => out.push_str(self.pick(&atoms)),
+            }
+            let quantifier = self.pick(&["", "", "", "", "*", "+", "?", "{2}", "{1,2}", "*?", "+?", "{2,}"]);
+            out.push_str(quantifier);
+        }
+        if self.one_in(6) {
+            out.push('$');
+        }
+        out
+    }
+
+    /// A text in which patterns find something.
+    fn searchable(&mut self) -> String {
+        let parts = [
+            "a", "b", "c", "ab", "A", "AB", "aab", "é", "É", " ", "  ", "1", "12", ".", ",", "-", "_", "\n",
+            "\t", "\r\n", "x", "www", "ss", "ß", "K", "\u{212a}", "ſ", "日", "🙂", "\u{2028}", "\u{85}",
+            "st", "\u{301}", "\u{b}", "ﬁ", "\u{a0}", "٣",
+        ];
+        let n = self.random.random_range(0..8);
+        (0..n).map(|_| self.pick(&parts)).collect()
+    }
+
     fn json(&mut self) -> String {
         self.pick(JSONS).to_owned()
     }
@@ -504,6 +612,11 @@ impl Generator {
             "d" => self.decimal(8, 2),
             "dw" => self.decimal(28, 10),
             "dz" => self.decimal(20, 0),
+            "f" => {
+                let v = self.random.random_range(-1e6f32..1e6);
+                let v = self.pick(&[v, v / 1e6, v * 1e20, v / 1e30, 0.1, 16_777_216.0, 0.0]);
+                format!("{v:e}")
+            }
             "g" => loop {
                 let v = self.double();
                 if v.is_finite() && (v == 0.0 || v.is_normal()) {
@@ -512,6 +625,7 @@ impl Generator {
             },
             "y" => self.pick(&[0u16, 1901, 1999, 2026, 2155]).to_string(),
             "bt" => self.random.random_range(0..1024).to_string(),
+            "rx" | "rc" => quoted(&self.searchable()),
             "v" | "w" | "ci" => quoted(&self.text()),
             "c" => quoted(self.text().trim_end_matches(' ')),
             "tx" => quoted(&self.text().repeat(3)),
@@ -584,13 +698,13 @@ impl Generator {
             let choice = self.pick(&list.split('|').collect::<Vec<_>>());
             return self.literal_text(choice);
         }
-        if self.one_in(25) && !matches!(kind, "path" | "onepath" | "format" | "cond") {
+        if self.one_in(25) && !matches!(kind, "path" | "onepath" | "format" | "cond" | "pattern" | "ci") {
             return Made::constant(Value::Null, "NULL");
         }
         match kind {
             "text" => match self.random.random_range(0..10) {
                 0..6 => self.column(&["v", "w", "ci", "c", "tx", "e", "s"]),
-                6 => self.column(&["i", "d", "g", "da", "d3", "t6", "y"]),
+                6 => self.column(&["i", "d", "g", "f", "da", "d3", "t6", "y"]),
                 _ => {
                     let text = self.text();
                     self.literal_text(&text)
@@ -603,6 +717,22 @@ impl Generator {
                 }
                 _ => self.column(&["v", "c", "v", "e", "tx"]),
             },
+            "plain" => match self.random.random_range(0..4) {
+                0 => {
+                    let text = self.text();
+                    self.literal_text(&text)
+                }
+                _ => self.column(&["v", "w", "c", "tx", "rx", "rx", "rx"]),
+            },
+            "ci" => self.column(&["ci", "rc", "rc"]),
+            "replacement" => {
+                let text = self.pick(&["", "X", "<$0>", "\\$", "é", "$0$0", "a\\b"]).to_owned();
+                self.literal_text(&text)
+            }
+            "pattern" => {
+                let text = self.pattern(2);
+                self.literal_text(&text)
+            }
             "num" => match self.random.random_range(0..3) {
                 0 => {
                     let text = match self.random.random_range(0..3) {
@@ -617,7 +747,7 @@ impl Generator {
                     };
                     self.literal_number(&text)
                 }
-                _ => self.column(&["i", "b", "u", "d", "dw", "dz", "g", "y", "bt", "p"]),
+                _ => self.column(&["i", "b", "u", "d", "dw", "dz", "g", "f", "y", "bt", "p"]),
             },
             "int" => match self.random.random_range(0..3) {
                 0 => {
@@ -1000,6 +1130,7 @@ fn columns(mariadb: bool) -> Vec<(&'static str, ColumnType, String)> {
         ("dw", decimal(38, 10), "DECIMAL(38,10)".into()),
         ("dz", decimal(20, 0), "DECIMAL(20,0)".into()),
         ("g", ColumnType::Double { unsigned: false }, "DOUBLE".into()),
+        ("f", ColumnType::Float { unsigned: false }, "FLOAT".into()),
         ("y", ColumnType::Year, "YEAR".into()),
         ("bt", ColumnType::Bit { width: 10 }, "BIT(10)".into()),
         ("v", ColumnType::VarChar { length: 30, charset: bin() }, text("VARCHAR(30)")),
@@ -1035,6 +1166,12 @@ fn columns(mariadb: bool) -> Vec<(&'static str, ColumnType, String)> {
         ("vb", ColumnType::VarBinary { length: 20 }, "VARBINARY(20)".into()),
         ("b16", ColumnType::Binary { length: 16 }, "BINARY(16)".into()),
         ("j", json, if mariadb { text("LONGTEXT") } else { "JSON".into() }),
+        ("rx", ColumnType::VarChar { length: 60, charset: bin() }, text("VARCHAR(60)")),
+        (
+            "rc",
+            ColumnType::VarChar { length: 60, charset: Charset::new("utf8mb4", "utf8mb4_general_ci") },
+            "VARCHAR(60) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci".into(),
+        ),
         ("jt", ColumnType::VarChar { length: 200, charset: bin() }, text("VARCHAR(200)")),
     ]
 }
@@ -1066,6 +1203,7 @@ fn our_text(value: &Value<'_>) -> String {
     match value {
         Value::Text(v) | Value::Enum { label: v, .. } | Value::Set { labels: v, .. } => format!("{v:?}"),
         Value::Double(v) => format!("{v:e}"),
+        Value::Float(v) => format!("{v:e}"),
         Value::Bit(v) => v.to_string(),
         Value::Year(v) => v.to_string(),
         Value::DateTime(v) => v.to_text(6),
@@ -1159,6 +1297,7 @@ impl Oracle {
             // MD5 and SHA1 left the server for a component
             conn.query_drop("INSTALL COMPONENT 'file://component_classic_hashing'").await?;
         }
+        conn.query_drop("SET GLOBAL max_prepared_stmt_count = 1048576").await?;
         conn.query_drop("CREATE DATABASE o").await?;
         conn.query_drop("USE o").await?;
         let columns = columns(mariadb);

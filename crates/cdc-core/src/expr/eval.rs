@@ -642,7 +642,9 @@ impl BoundExpr {
                 return Ok(Value::Null);
             }
             let order = how.compare(&value, &best).map_err(|f| self.place(f))?;
-            if i == 0 || order == Some(if greatest { Ordering::Greater } else { Ordering::Less }) {
+            // of texts that are equal without being the same the server takes the last for the greatest
+            let tie = greatest && matches!(how, Comparison::Text(_)) && order == Some(Ordering::Equal);
+            if i == 0 || tie || order == Some(if greatest { Ordering::Greater } else { Ordering::Less }) {
                 best = value;
             }
         }

@@ -453,10 +453,11 @@ const LAST_UNIX_SECOND: i64 = 32_536_771_199;
 /// A function of a day, and of the number in its second argument; 0 where there is none.
 fn of_day(binder: &mut Binder<'_>, args: Args, f: fn(Date, i64) -> Option<i64>) -> Option<BoundExpr> {
     if let Some(mode) = args.args.get(1)
-        && mode.const_whole().is_none()
+        && !mode.const_whole().is_some_and(|mode| (0..=7).contains(&mode))
     {
         // of a mode that is NULL the server gives 0, which is no week of mode 0
-        let diagnostic = binder.mismatch(&mode.span().clone(), "the mode of a week is a constant number");
+        let diagnostic =
+            binder.mismatch(&mode.span().clone(), "the mode of a week is a constant from 0 to 7");
         return binder.refuse(diagnostic.help("3 is ISO 8601: from Monday, 1 to 53"));
     }
     let mut rest = args.args.into_iter();
@@ -671,7 +672,7 @@ pub(crate) fn shifted(
             let Ready::Unit(unit, back) = call.ready else { return Ok(Value::Null) };
             let Some(x) = call.value(env, 0)? else { return Ok(Value::Null) };
             let Some(amount) = amount(call, env, 1, unit)? else { return Ok(Value::Null) };
-            let amount = if back { -amount } else { amount };
+            let amount = if back { amount.saturating_neg() } else { amount };
             if let Value::Time(v) = x {
                 // the interval has to be a TIME, too
                 let fits = amount.abs() <= i128::from(MAX_TIME_MICROS);
@@ -700,22 +701,25 @@ fn amount<'a>(call: &'a Call, env: &Env<'a, '_>, index: usize, unit: Unit) -> Re
         Number::Int(n) => Number::Int(i128::from(n as u64 as i64)),
         other => other,
     };
-    let whole =
-        |n: &Number| n.to_whole().unwrap_or(if n.to_f64() < 0.0 { i128::MIN >> 40 } else { i128::MAX >> 40 });
-    Ok(Some(match unit {
-        Unit::Microsecond => whole(&number),
-        Unit::Second => match &number {
-            Number::Int(n) => n.saturating_mul(SECOND),
-            other => match other.to_decimal() {
-                Some(exact) => micros_of(&exact, Rounding::Truncate),
-                None => whole(other).saturating_mul(SECOND),
-            },
-        },
-        _ => whole(&number).saturating_mul(match months_of(unit) {
-            0 => seconds_of(unit) * SECOND,
-            months => months,
-        }),
+    let out_of_range = || Failure::out_of_range("BIGINT");
+    let exact = match (unit, &number) {
+        (Unit::Second, Number::Decimal(_) | Number::Double(_)) => {
+            Some(number.to_decimal().ok_or_else(out_of_range)?)
+        }
+        _ => None,
+    };
+    let n = number.to_whole().filter(|n| i64::try_from(*n).is_ok()).ok_or_else(out_of_range)?;
+    Ok(Some(match (exact, months_of(unit)) {
+        (Some(exact), _) => micros_of(&exact, Rounding::Truncate),
+        (None, 0) if unit == Unit::Microsecond => n,
+        (None, 0) => n * seconds_of(unit) * SECOND,
+        (None, months) => n * months,
     }))
+}
+
+/// Cut to nine digits after the dot, as the server does before it looks at the sign.
+fn nanoseconds(seconds: &Decimal) -> Decimal {
+    if seconds.scale() > 9 { seconds.round(9, Rounding::Truncate) } else { seconds.clone() }
 }
 
 /// Seconds as microseconds.
@@ -854,6 +858,7 @@ fn bind_from_unixtime(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> 
     binder.evaluated(vec![seconds], ty, &args.span, |call, env| {
         let Some(number) = call.number(env, 0)? else { return Ok(Value::Null) };
         let Some(exact) = number.to_decimal() else { return Ok(Value::Null) };
+        let exact = nanoseconds(&exact);
         let micros = micros_of(&exact, Rounding::HalfAway);
         let last = i128::from(LAST_UNIX_SECOND) * SECOND + SECOND - 1;
         let micros =
@@ -1024,7 +1029,7 @@ fn with_time(binder: &mut Binder<'_>, args: Args, back: bool) -> Option<BoundExp
         let (Some(x), Some(time)) = (call.value(env, 0)?, clock(call, env, 1)?) else {
             return Ok(Value::Null);
         };
-        let time = if back { -i128::from(time) } else { i128::from(time) };
+        let time = i128::from(time) * if back { -1 } else { 1 };
         if let Value::Time(v) = x {
             return Ok(time_value(i128::from(v.micros) + time));
         }
@@ -1059,6 +1064,7 @@ fn bind_maketime(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
             return Ok(Value::Null);
         };
         let Some(second) = second.to_decimal() else { return Ok(Value::Null) };
+        let second = nanoseconds(&second);
         let micros = micros_of(&second, Rounding::HalfAway);
         if !(0..60).contains(&minute) || second.is_negative() || micros >= 60 * SECOND {
             return Ok(Value::Null);
@@ -1077,7 +1083,7 @@ fn bind_extract(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
     } else {
         binder.day_of(arg, &args.name)?
     };
-    let nullable = unit == Unit::Week || arg.ty().nullable;
+    let nullable = arg.ty().nullable;
     let ready = Ready::Unit(unit, false);
     binder.evaluated_with(vec![arg], ExprType::bigint(false, nullable), &args.span, ready, |call, env| {
         let Ready::Unit(unit, _) = call.ready else { return Ok(Value::Null) };
@@ -1093,7 +1099,8 @@ fn bind_extract(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
         let Some(date) = call.datetime(env, 0)?.map(|v| v.date) else { return Ok(Value::Null) };
         Ok(match unit {
             Unit::Day => Value::Int(date.day.into()),
-            Unit::Week => week(date, 0).map_or(Value::Null, |(_, week)| Value::Int(week)),
+            // counted on, also from a date that no calendar has
+            Unit::Week => Value::Int(i64::from(raw_week(date, 0).1)),
             Unit::Month => Value::Int(date.month.into()),
             Unit::Quarter => Value::Int(date.month.div_ceil(3).into()),
             _ => Value::Int(date.year.into()),

@@ -187,6 +187,16 @@ fn bind_field(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
         for arg in &args.args {
             binder.ensure_number(arg, &args.name)?;
         }
+        // the server compares the bits of 64-bit numbers, whether they have a sign or not
+        let unsigned = |a: &BoundExpr| a.ty().is_unsigned();
+        let negative =
+            |a: &BoundExpr| !unsigned(a) && class(a).is_whole() && a.const_whole().is_none_or(|n| n < 0);
+        if args.args.iter().any(unsigned) && args.args.iter().any(negative) {
+            let diagnostic = binder.mismatch(&args.span, "numbers with a sign stand among numbers without");
+            return binder.refuse(
+                diagnostic.help("write `cast(.. as signed)` or `cast(.. as decimal(20))` around them"),
+            );
+        }
         binder.unified(args.args, &args.span)?.0
     };
     let mut comparisons = Vec::new();

@@ -164,7 +164,8 @@ fn bind_unix_timestamp(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr>
     };
     binder.evaluated(vec![arg], ty, &args.span, |call, env| {
         let Some(v) = call.datetime(env, 0)? else { return Ok(Value::Null) };
-        let micros = v.micros_since_epoch().filter(|m| (0..=LAST_UNIX_MICROS).contains(m)).unwrap_or(0);
+        let micros =
+            v.micros_since_epoch().filter(|m| (1_000_000..=LAST_UNIX_MICROS).contains(m)).unwrap_or(0);
         let exact = Decimal::parse(&format!("{micros}e-6")).unwrap_or_else(|| Decimal::from_int(0));
         // a fraction beyond the type's digits cannot be: the value has its type's
         call.store(Number::Decimal(exact))

@@ -446,6 +446,7 @@ impl<'s> Binder<'s> {
         }
         let has_otherwise = otherwise.is_some();
         results.extend(otherwise);
+        self.ensure_no_bits(&results, span)?;
         let (mut results, ty) = self.unified(results, span)?;
         let otherwise = if has_otherwise { results.pop().map(Box::new) } else { None };
         let nullable = ty.nullable || !has_otherwise;
@@ -464,16 +465,31 @@ impl<'s> Binder<'s> {
         span: &Span,
     ) -> Option<BoundExpr> {
         let when = self.ensure_condition(when)?;
-        let (mut results, ty) = self.unified(vec![then, otherwise], span)?;
+        let results = vec![then, otherwise];
+        self.ensure_no_bits(&results, span)?;
+        let (mut results, ty) = self.unified(results, span)?;
         let (otherwise, then) = (results.pop()?, results.pop()?);
         let branches = vec![Branch { how: Comparison::Never, when, then }];
         let node = Node::Case { operand: None, branches, otherwise: Some(Box::new(otherwise)) };
         Some(BoundExpr { node, ty, span: span.clone() })
     }
 
+    /// Of a BIT among other values the server gives out its bytes, or reads its digits as bytes.
+    fn ensure_no_bits(&mut self, operands: &[BoundExpr], span: &Span) -> Option<()> {
+        if !operands.iter().any(|o| o.ty.class() == Class::Bit) {
+            return Some(());
+        }
+        let diagnostic = self.mismatch(span, "the server does not give out a BIT as a number here");
+        self.refuse(diagnostic.help("write `cast(.. as unsigned)` around it"))
+    }
+
     /// `coalesce(..)`, `ifnull(a, b)`.
     pub(crate) fn coalesce(&mut self, args: Vec<BoundExpr>, span: &Span) -> Option<BoundExpr> {
         let nullable = args.iter().all(|a| a.ty.nullable);
+        if args.iter().any(|a| a.ty.class() == Class::Null) || args.iter().all(|a| a.ty.class() == Class::Bit)
+        {
+            self.ensure_no_bits(&args, span)?;
+        }
         let (args, ty) = self.unified(args, span)?;
         Some(BoundExpr { node: Node::Coalesce(args), ty: ty.with_nullable(nullable), span: span.clone() })
     }
@@ -511,6 +527,10 @@ impl<'s> Binder<'s> {
             let headline = format!("{} is compared with a text", describe(odd));
             let diagnostic = self.mismatch(&odd.span.clone(), headline);
             return self.refuse(diagnostic.help("write `cast(.. as char)`, or `cast` the text"));
+        }
+        if args.iter().all(|a| a.ty.class() == Class::Bit) {
+            let diagnostic = self.mismatch(span, "the server compares BITs among each other as texts");
+            return self.refuse(diagnostic.help("write `cast(.. as unsigned)` around them"));
         }
         self.ensure_ordered(&args.iter().collect::<Vec<_>>(), span)?;
         let (args, ty) = self.unified(args, span)?;
@@ -779,8 +799,15 @@ impl Binder<'_> {
         operands: Vec<BoundExpr>,
         span: &Span,
     ) -> Option<(Vec<BoundExpr>, ExprType)> {
-        let types: Vec<&ExprType> = operands.iter().map(|o| &o.ty).collect();
-        let ty = match unify(&types) {
+        // beside a FLOAT a whole number that was computed or written down counts as BIGINT
+        let float = operands.iter().any(|o| o.ty.class() == Class::Float);
+        let seen = |o: &BoundExpr| match (&o.node, o.ty.class()) {
+            (Node::Column { .. }, _) => o.ty.clone(),
+            (_, Class::Integer) if float => ExprType::bigint(o.ty.is_unsigned(), o.ty.nullable),
+            _ => o.ty.clone(),
+        };
+        let types: Vec<ExprType> = operands.iter().map(seen).collect();
+        let ty = match unify(&types.iter().collect::<Vec<_>>()) {
             Ok(ty) => ty,
             Err((a, b)) => {
                 let diagnostic = self.mismatch(span, format!("one value of type {a}, another of type {b}"));

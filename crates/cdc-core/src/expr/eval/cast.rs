@@ -42,9 +42,9 @@ pub(crate) enum Conversion {
     Year,
 }
 
-/// How long the text of a DOUBLE may be. The server writes all digits of a column (`Field_double`), and what was
-/// computed in 22 places (`String::set_real`), which cuts a digit or two off some numbers below 1e-99. CASE and IF
-/// hand on what their branch is.
+/// How long the text of a DOUBLE may be. The server writes a column in 24 places (`Field_double`), and what was
+/// computed in 22 (`String::set_real`), which gives some small numbers an exponent or fewer digits. CASE and IF hand
+/// on what their branch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Of a column.

@@ -245,10 +245,11 @@ pub(crate) fn arithmetic(
     result.fit(ty).map(Some)
 }
 
-/// The whole number as bits: BIGINT UNSIGNED (MySQL manual 14.12).
+/// The whole number as bits: BIGINT UNSIGNED (MySQL manual 14.12). A DECIMAL or DOUBLE counts as a BIGINT before:
+/// beyond that the server takes the greatest one.
 pub(crate) fn to_bits(number: &Number) -> Result<u64, Failure> {
     let v = number.to_whole().ok_or_else(|| Failure::out_of_range("BIGINT"))?;
-    if let Ok(v) = u64::try_from(v) {
+    if let (Number::Int(_), Ok(v)) = (number, u64::try_from(v)) {
         return Ok(v);
     }
     // two's complement, as in `-1 & 255`
@@ -261,9 +262,9 @@ pub(crate) fn double_text(v: f64) -> String {
     gcvt(v, 17, 22)
 }
 
-/// A DOUBLE of a column, which the server gives all the places that it needs.
+/// A DOUBLE of a column, for which the server has 24 places: enough for all digits of every number.
 pub(crate) fn double_text_in_full(v: f64) -> String {
-    gcvt(v, 17, 330)
+    gcvt(v, 17, 24)
 }
 
 /// A FLOAT as the server writes it: six digits, in 12 characters.
@@ -369,6 +370,15 @@ mod tests {
         ];
         for (v, text) in doubles {
             assert_eq!(double_text(v), text);
+        }
+        // of a column of 9.7
+        for (v, text) in [
+            (1.234_567_890_123_456_7e-6, "0.0000012345678901234567"),
+            (1.234_567_890_123_456_7e-7, "1.2345678901234566e-7"),
+            (-1.234_567_890_123_456_7e-5, "-0.000012345678901234568"),
+            (-2.833_140_940_457_441_3e-242, "-2.8331409404574413e-242"),
+        ] {
+            assert_eq!(double_text_in_full(v), text);
         }
         let floats = [
             (0.1, "0.1"),
