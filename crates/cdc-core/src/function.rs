@@ -50,9 +50,14 @@ pub struct Function {
 }
 
 impl Function {
-    /// Does one of its arguments name a unit, as in `date_add(x, interval 1 day)`?
+    /// Is its second argument an interval, as in `date_add(x, interval 1 day)`?
+    pub(crate) fn takes_interval(&self) -> bool {
+        matches!(self.name, "date_add" | "date_sub")
+    }
+
+    /// Is its first argument a unit, as in `extract(year from x)`?
     pub(crate) fn takes_unit(&self) -> bool {
-        matches!(self.name, "date_add" | "date_sub" | "extract" | "timestampadd" | "timestampdiff")
+        matches!(self.name, "extract" | "timestampadd" | "timestampdiff")
     }
 
     /// Can it be called with so many arguments?

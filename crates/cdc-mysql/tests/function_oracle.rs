@@ -701,6 +701,11 @@ impl Generator {
         if self.one_in(25) && !matches!(kind, "path" | "onepath" | "format" | "cond" | "pattern" | "ci") {
             return Made::constant(Value::Null, "NULL");
         }
+        if self.one_in(10)
+            && let Some(made) = self.computed(kind)
+        {
+            return made;
+        }
         match kind {
             "text" => match self.random.random_range(0..10) {
                 0..6 => self.column(&["v", "w", "ci", "c", "tx", "e", "s"]),
@@ -1007,6 +1012,38 @@ impl Generator {
             }
             other => panic!("no kind of argument {other}"),
         }
+    }
+
+    /// What is computed from a column instead of being one: the server treats it differently here and there.
+    fn computed(&mut self, kind: &str) -> Option<Made> {
+        let call = |name: &str, arg: Made| {
+            let sql = format!("{name}({})", arg.sql);
+            Made::new(ExprKind::Call(name.to_owned(), vec![arg.expr]), sql)
+        };
+        Some(match kind {
+            "text" => match self.random.random_range(0..3) {
+                0 => call("reverse", self.column(&["v", "w", "ci"])),
+                1 => {
+                    let arg = self.column(&["g", "d", "i", "da"]);
+                    Made::new(
+                        ExprKind::Cast(arg.boxed(), CastType::Char { length: None }),
+                        format!("CAST({} AS CHAR)", arg.sql),
+                    )
+                }
+                _ => self.computed("num")?,
+            },
+            "bin" | "plain" => call("reverse", self.column(&["v", "c"])),
+            "num" => {
+                let (a, b) = (self.column(&["i", "d", "g", "p"]), self.argument("=n1|0.5|2e0"));
+                let (op, word) =
+                    self.pick(&[(BinaryOp::Add, "+"), (BinaryOp::Multiply, "*"), (BinaryOp::Divide, "/")]);
+                Made::new(ExprKind::Binary(op, a.boxed(), b.boxed()), format!("({} {word} {})", a.sql, b.sql))
+            }
+            "int" => call("char_length", self.column(&["v", "tx"])),
+            "day" | "typed" => call("last_day", self.column(&["da", "d3"])),
+            "json" => call("json_unquote", self.column(&["j"])),
+            _ => return None,
+        })
     }
 
     /// A call, or an operator, with these kinds of arguments.
@@ -1373,6 +1410,37 @@ impl Oracle {
         }
     }
 
+    /// Does the server say what the page of functions says?
+    async fn examples(&mut self, examples: &[(&str, &str)], count: &mut Count) -> Result<()> {
+        for (call, value) in examples {
+            // MariaDB knows no type of this name
+            let value = if self.kind.is_mariadb() {
+                value.replace("cast(", "(").replace(" as json)", ")")
+            } else {
+                (*value).to_owned()
+            };
+            let extract = |text: &str| match text.split_once("->>") {
+                Some((a, b)) => format!("json_unquote(json_extract({a}, {b}))"),
+                None => text.to_owned(),
+            };
+            match self
+                .conn
+                .query_first::<Option<u8>, _>(format!("SELECT ({}) <=> ({value})", extract(call)))
+                .await
+            {
+                Ok(Some(Some(1))) => count.values += 1,
+                Ok(_) => {
+                    count.differences.push(format!("{call}: different: the server does not say {value}"))
+                }
+                Err(mysql_async::Error::Server(error)) => {
+                    count.differences.push(format!("{call}: different: {error}"))
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(())
+    }
+
     async fn compare(&mut self, name: &str, made: &Made, count: &mut Count) -> Result<()> {
         count.expressions += 1;
         let Ok(bound) = bind(&made.expr, &self.schema) else {
@@ -1494,10 +1562,8 @@ impl Oracle {
         }
         // of IF the server sends a DECIMAL with the digits of its branch, and stores it with those of the type
         if ours.kind == "decimal" && theirs.kind == "decimal" && name == "if" {
-            return ours
-                .text
-                .strip_prefix(&theirs.text)
-                .is_some_and(|rest| rest.bytes().all(|b| matches!(b, b'.' | b'0')));
+            let value = |text: &str| text.parse::<bigdecimal::BigDecimal>().map(|v| v.normalized()).ok();
+            return value(&ours.text) == value(&theirs.text);
         }
         ours.kind == theirs.kind && ours.text == theirs.text
     }
@@ -1545,6 +1611,8 @@ fn ask_all(kind: ServerKind) -> Result<()> {
                 mariadb: kind.is_mariadb(),
             };
             let count = counts.entry(name).or_default();
+            let examples = function::find(name).map_or(&[][..], |f| f.examples);
+            oracle.examples(examples, count).await?;
             for n in 0..expressions {
                 let made = generator.call(name, shapes[n % shapes.len()]);
                 oracle.compare(name, &made, count).await.with_context(|| made.sql.clone())?;

@@ -671,6 +671,11 @@ pub(crate) fn shifted(
         |call, env| {
             let Ready::Unit(unit, back) = call.ready else { return Ok(Value::Null) };
             let Some(x) = call.value(env, 0)? else { return Ok(Value::Null) };
+            // a date that no calendar has is NULL whatever is added
+            if call.args[0].ty().class().is_day() && !call.datetime(env, 0)?.is_some_and(|v| v.date.is_real())
+            {
+                return Ok(Value::Null);
+            }
             let Some(amount) = amount(call, env, 1, unit)? else { return Ok(Value::Null) };
             let amount = if back { amount.saturating_neg() } else { amount };
             if let Value::Time(v) = x {
@@ -1068,6 +1073,10 @@ fn bind_maketime(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
         let micros = micros_of(&second, Rounding::HalfAway);
         if !(0..60).contains(&minute) || second.is_negative() || micros >= 60 * SECOND {
             return Ok(Value::Null);
+        }
+        // the server has no fraction in the last hour, and clamps a TIME that has one
+        if hour.unsigned_abs() >= 838 && micros % SECOND > 0 {
+            return Err(Failure::out_of_range("TIME").into());
         }
         let size =
             i128::from(hour.unsigned_abs()) * 3600 * SECOND + i128::from(minute) * 60 * SECOND + micros;

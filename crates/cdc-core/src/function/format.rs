@@ -350,7 +350,7 @@ impl Reading<'_> {
         let n = self.rest.iter().take_while(|b| b.is_ascii_alphabetic()).count();
         let found = &self.rest[..n];
         let place =
-            words.iter().position(|w| w[..length.min(w.len())].as_bytes().eq_ignore_ascii_case(found))?;
+            words.iter().position(|w| w.as_bytes()[..length.min(w.len())].eq_ignore_ascii_case(found))?;
         self.rest = &self.rest[n..];
         Some(place as u32 + 1)
     }

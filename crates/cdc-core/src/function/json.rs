@@ -27,8 +27,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         signature: "json_extract(document, path, ...)",
         help: "what stands at the path, as JSON; an array of all there is at several; also `document -> path`",
         examples: &[
-            ("json_extract('{\"a\": [1, 2]}', '$.a[1]')", "json '2'"),
-            ("json_extract('{\"a\": [1, 2]}', '$.a[*]')", "json '[1, 2]'"),
+            ("json_extract('{\"a\": [1, 2]}', '$.a[1]')", "cast('2' as json)"),
+            ("json_extract('{\"a\": [1, 2]}', '$.a[*]')", "cast('[1, 2]' as json)"),
             ("json_extract('{\"a\": 1}', '$.b')", "NULL"),
         ],
         refused: None,
@@ -86,7 +86,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "json_keys(document[, path])",
         help: "the keys of an object, as a JSON array; NULL of anything else",
-        examples: &[("json_keys('{\"bb\": 1, \"a\": 2}')", "json '[\"a\", \"bb\"]'")],
+        examples: &[("json_keys('{\"bb\": 1, \"a\": 2}')", "cast('[\"a\", \"bb\"]' as json)")],
         refused: None,
         arity: (1, Some(2)),
         bind: |binder, args| {

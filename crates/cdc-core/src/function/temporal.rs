@@ -11,7 +11,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "date(x)",
         help: "the day of a date with a time",
-        examples: &[("date(timestamp '2026-01-31 10:11:12')", "2026-01-31")],
+        examples: &[("date(timestamp '2026-01-31 10:11:12')", "date '2026-01-31'")],
         refused: None,
         arity: (1, Some(1)),
         bind: bind_date,

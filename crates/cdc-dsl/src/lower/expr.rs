@@ -38,9 +38,6 @@ pub(crate) const AGGREGATES: &[&str] = &[
     "variance",
 ];
 
-/// Functions whose first argument is a unit, such as `day`.
-const TAKE_A_UNIT: &[&str] = &["extract", "timestampadd", "timestampdiff"];
-
 /// Lowers an expression; `None` if something in it was reported.
 pub(crate) fn lower_expr(scope: &mut Scope<'_>, expr: &Expr, qualifiers: &Qualifiers<'_>) -> Option<Lowered> {
     Lowering { scope, qualifiers }.expr(expr)
@@ -133,6 +130,7 @@ impl Lowering<'_, '_, '_> {
                 let (count, unit) = (self.boxed(count), self.unit(&unit.text, unit.span));
                 Some(Kind::Interval(count?, unit?))
             }
+            ExprKind::Unit(unit) => Some(Kind::Unit(self.unit(&unit.text, unit.span)?)),
             ExprKind::Unary(UnaryOp::Negate, inner) if matches!(inner.kind, ExprKind::Number(_)) => {
                 match self.kind(inner)? {
                     Kind::Literal(value) => match literal::negated(&value) {
@@ -194,7 +192,7 @@ impl Lowering<'_, '_, '_> {
                 Some(Kind::Collate(self.boxed(inner)?, name.text.to_ascii_lowercase()))
             }
             ExprKind::Call { name, distinct, star, arguments } => {
-                let arguments = self.arguments(name, arguments);
+                let arguments = self.all(arguments);
                 if *star || *distinct || AGGREGATES.contains(&name.text.as_str()) {
                     let headline = format!("aggregate function \"{}\" outside of \"aggregate\"", name.text);
                     self.scope.report(
@@ -210,28 +208,11 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// The arguments of a call; the first of some functions is a unit.
-    fn arguments(&mut self, name: &Name, arguments: &[Expr]) -> Option<Vec<Lowered>> {
-        match arguments {
-            [first, rest @ ..] if TAKE_A_UNIT.contains(&name.text.as_str()) => {
-                let unit = match &first.kind {
-                    ExprKind::Column { qualifier: None, name } => self.unit(&name.text, first.span),
-                    _ => self.unit("", first.span),
-                };
-                let rest = self.all(rest);
-                let unit = Lowered { kind: Kind::Unit(unit?), span: first.span.range() };
-                Some(std::iter::once(unit).chain(rest?).collect())
-            }
-            _ => self.all(arguments),
-        }
-    }
-
     fn unit(&mut self, word: &str, span: Span) -> Option<Unit> {
         let found = Unit::from_name(word);
         if found.is_none() {
             let names = Unit::ALL.map(Unit::name);
             let headline = match word {
-                "" => "a unit stands here, such as \"day\"".to_owned(),
                 // day_hour and the like
                 _ if word.contains('_') => format!("the unit \"{word}\" of several parts is not built"),
                 _ => format!("\"{word}\" is no unit"),

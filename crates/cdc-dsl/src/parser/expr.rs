@@ -33,6 +33,9 @@ const STRUCTURE: &[&str] = &[
     "rlike", "then", "when", "where", "xor",
 ];
 
+/// Functions whose first argument is a unit, such as `day`; `extract` has a form of its own.
+const TAKE_A_UNIT: &[&str] = &["timestampadd", "timestampdiff"];
+
 impl Parser<'_> {
     pub(super) fn expr(&mut self) -> Parsed<Expr> {
         self.nested(|p| p.climb(0))
@@ -378,6 +381,12 @@ impl Parser<'_> {
             arguments = self.arguments()?;
         }
         self.expect(TokenKind::CloseParen, "\",\" or \")\"")?;
+        if TAKE_A_UNIT.contains(&name.text.as_str())
+            && let Some(Expr { kind, .. }) = arguments.first_mut()
+            && let ExprKind::Column { qualifier: None, name } = kind
+        {
+            *kind = ExprKind::Unit(name.clone());
+        }
         let span = self.since(start);
         self.make(ExprKind::Call { name, distinct, star, arguments }, span)
     }
@@ -391,7 +400,7 @@ impl Parser<'_> {
         let name = Name { text: "extract".to_owned(), span: start };
         let unit = self.name("a unit, such as \"year\"")?;
         let unit_span = unit.span;
-        let unit = self.make(ExprKind::Column { qualifier: None, name: unit }, unit_span)?;
+        let unit = self.make(ExprKind::Unit(unit), unit_span)?;
         self.expect_word("from")?;
         let operand = self.expr()?;
         self.expect(TokenKind::CloseParen, "\")\"")?;

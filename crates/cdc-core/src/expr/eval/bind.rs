@@ -651,14 +651,16 @@ impl<'s> Binder<'s> {
     }
 
     fn call(&mut self, name: &str, args: &[Expr], span: &Span) -> Option<BoundExpr> {
-        let takes_unit = function::find(name).is_some_and(function::Function::takes_unit);
+        let known = function::find(name);
+        let takes_unit = known.is_some_and(function::Function::takes_unit);
+        let takes_interval = known.is_some_and(function::Function::takes_interval);
         let mut unit = None;
         let written = args.len();
         let mut bound = Vec::with_capacity(args.len());
-        for arg in args {
+        for (i, arg) in args.iter().enumerate() {
             match &arg.kind {
-                ExprKind::Unit(u) if takes_unit => unit = Some(*u),
-                ExprKind::Interval(count, u) if takes_unit => {
+                ExprKind::Unit(u) if takes_unit && i == 0 => unit = Some(*u),
+                ExprKind::Interval(count, u) if takes_interval && i == 1 => {
                     unit = Some(*u);
                     bound.push(self.bind(count));
                 }
@@ -685,6 +687,11 @@ impl<'s> Binder<'s> {
             let plural = if written == 1 { "" } else { "s" };
             let headline = format!("\"{name}\" with {written} argument{plural}");
             let diagnostic = Diagnostic::error(codes::ARGUMENT_COUNT, headline).at(span.clone(), "");
+            return self.refuse(diagnostic.help(format!("it is called as `{}`", function.signature)));
+        }
+        if takes_unit && unit.is_none() {
+            let headline = format!("the first argument of \"{name}\" is a unit, such as `day`");
+            let diagnostic = self.mismatch(span, headline);
             return self.refuse(diagnostic.help(format!("it is called as `{}`", function.signature)));
         }
         let args = bound.into_iter().collect::<Option<Vec<_>>>()?;

@@ -2,7 +2,7 @@
 
 use super::decimal::{Decimal, Rounding};
 use super::number::{Number, NumberType, double_text, double_text_in_full, float_text};
-use super::temporal::{parse_datetime, parse_time, round_datetime, round_micros};
+use super::temporal::{MAX_TIME_MICROS, parse_datetime, parse_time, round_datetime, round_micros};
 use super::{Class, Failure, datetime_of};
 use crate::codes;
 use crate::value::{Date, DateTime, Time, Timestamp, Value};
@@ -128,8 +128,12 @@ impl Conversion {
                 other => Err(Failure::unexpected(&other, "a TIMESTAMP")),
             },
             Conversion::Time { fsp } => {
-                let time = to_time(&value)?;
-                Ok(Value::Time(Time { micros: round_micros(time.micros, fsp) }))
+                let micros = round_micros(to_time(&value)?.micros, fsp);
+                // MariaDB's largest TIME is a microsecond short of 839 hours
+                if micros.abs() >= MAX_TIME_MICROS + 1_000_000 {
+                    return Err(Failure::out_of_range("TIME"));
+                }
+                Ok(Value::Time(Time { micros }))
             }
             Conversion::Year => to_year(&value),
         }
