@@ -282,6 +282,10 @@ const STRICTER: &[(&str, &str)] = &[
     ("regexp_like", "texts on which the two programs could differ"),
     ("regexp_replace", "texts on which the two programs could differ"),
     ("regexp_substr", "texts on which the two programs could differ"),
+    ("date_add", "an interval beyond BIGINT is out of range"),
+    ("date_sub", "an interval beyond BIGINT is out of range"),
+    ("last_day", "a date without a day has none: the server's answer depends on what is around the function"),
+    ("timestampadd", "an interval beyond BIGINT is out of range"),
     ("period_add", "a month before year 0 is out of range, where the server's number wraps around"),
 ];
 
@@ -1040,7 +1044,7 @@ impl Generator {
                 Made::new(ExprKind::Binary(op, a.boxed(), b.boxed()), format!("({} {word} {})", a.sql, b.sql))
             }
             "int" => call("char_length", self.column(&["v", "tx"])),
-            "day" | "typed" => call("last_day", self.column(&["da", "d3"])),
+            "day" | "typed" => call("date", self.column(&["dt", "d3"])),
             "json" => call("json_unquote", self.column(&["j"])),
             _ => return None,
         })

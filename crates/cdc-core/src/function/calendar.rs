@@ -97,8 +97,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bind: |binder, args| {
             let arg = binder.day_of(args.args.into_iter().next()?, &args.name)?;
             binder.evaluated(vec![arg], ExprType::new(ColumnType::Date, true), &args.span, |call, env| {
-                let date = call.datetime(env, 0)?.map(|v| v.date).filter(|d| (1..=12).contains(&d.month));
-                Ok(date.map_or(Value::Null, |d| Value::Date(Date { day: month_days(d.year, d.month), ..d })))
+                let Some(date) =
+                    call.datetime(env, 0)?.map(|v| v.date).filter(|d| (1..=12).contains(&d.month))
+                else {
+                    return Ok(Value::Null);
+                };
+                if date.day == 0 {
+                    // a day at the server where it stands alone, NULL within another function
+                    return Err(Failure::new(codes::OUT_OF_RANGE, "the date has no day").into());
+                }
+                Ok(Value::Date(Date { day: month_days(date.year, date.month), ..date }))
             })
         },
     },

@@ -291,7 +291,7 @@ impl<'s> Binder<'s> {
         let word = op.symbol();
         let (x, y) = (self.ensure_number(&a, word), self.ensure_number(&b, word));
         x.and(y)?;
-        let ty = arithmetic_type(op, &a.ty, &b.ty);
+        let ty = arithmetic_type(op, &a, &b);
         let number = match number_type(&ty) {
             // the server computes in up to 81 digits; only what leaves the expression must be a DECIMAL
             NumberType::Decimal { precision: 65, scale } => NumberType::Decimal { precision: 81, scale },
@@ -806,11 +806,16 @@ impl Binder<'_> {
         operands: Vec<BoundExpr>,
         span: &Span,
     ) -> Option<(Vec<BoundExpr>, ExprType)> {
-        // beside a FLOAT a whole number that was computed or written down counts as BIGINT
+        // beside a FLOAT a whole number that was computed or written down counts as BIGINT, beside a DECIMAL one
+        // that is written down counts with its digits
         let float = operands.iter().any(|o| o.ty.class() == Class::Float);
+        let decimal = operands.iter().any(|o| o.ty.class() == Class::Decimal);
         let seen = |o: &BoundExpr| match (&o.node, o.ty.class()) {
             (Node::Column { .. }, _) => o.ty.clone(),
             (_, Class::Integer) if float => ExprType::bigint(o.ty.is_unsigned(), o.ty.nullable),
+            (Node::Const(..), Class::Integer) if decimal => {
+                ExprType::decimal(digits_of(o).0, 0, o.ty.nullable)
+            }
             _ => o.ty.clone(),
         };
         let types: Vec<ExprType> = operands.iter().map(seen).collect();
@@ -1181,7 +1186,9 @@ fn text_charset(ty: &ExprType) -> (Charset, Coercibility) {
 
 /// The types of arithmetic (MySQL manual 14.6.1 and 14.25), checked against CREATE TABLE .. SELECT on 9.7.
 /// Integers are BIGINT throughout: the server computes them so, and narrows only the column it makes.
-fn arithmetic_type(op: BinaryOp, a: &ExprType, b: &ExprType) -> ExprType {
+fn arithmetic_type(op: BinaryOp, a: &BoundExpr, b: &BoundExpr) -> ExprType {
+    let ((w1, s1), (w2, s2)) = (digits_of(a), digits_of(b));
+    let (a, b) = (&a.ty, &b.ty);
     let (x, y) = (a.class(), b.class());
     let can_be_null = a.nullable
         || b.nullable
@@ -1194,7 +1201,6 @@ fn arithmetic_type(op: BinaryOp, a: &ExprType, b: &ExprType) -> ExprType {
     if x.is_approximate() || y.is_approximate() {
         return ExprType::double(can_be_null);
     }
-    let ((w1, s1), (w2, s2)) = (a.digits(), b.digits());
     let scale = s1.max(s2);
     match op {
         // div_precision_increment is 4 where nobody has changed it
@@ -1206,6 +1212,15 @@ fn arithmetic_type(op: BinaryOp, a: &ExprType, b: &ExprType) -> ExprType {
             ExprType::decimal((w1 + s1).max(w2 + s2).saturating_sub(scale), scale, can_be_null)
         }
         _ => ExprType::decimal(w1.max(w2) + 1, scale, can_be_null),
+    }
+}
+
+/// Digits before and after the dot; a whole number that is written down counts with its own.
+fn digits_of(operand: &BoundExpr) -> (u32, u32) {
+    match operand.const_value() {
+        Some(Value::Int(v)) => (v.unsigned_abs().checked_ilog10().unwrap_or(0) + 1, 0),
+        Some(Value::UInt(v)) => (v.checked_ilog10().unwrap_or(0) + 1, 0),
+        _ => operand.ty.digits(),
     }
 }
 

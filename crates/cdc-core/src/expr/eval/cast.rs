@@ -245,6 +245,10 @@ fn to_integer(value: &Value<'_>, unsigned: bool) -> Result<Value<'static>, Failu
         }
         other => {
             let number = to_number(other)?;
+            // the server stops at an exponent, as it does at a dot
+            if matches!(other, Value::Text(text) if text.contains(['e', 'E'])) {
+                return Err(not_a("a whole number"));
+            }
             if let (Number::Decimal(v), Value::Text(_)) = (&number, other)
                 && v.round(0, Rounding::Truncate).compare(v).is_ne()
             {

@@ -292,8 +292,8 @@ fn gcvt(v: f64, max_digits: usize, width: usize) -> String {
         p if p < len => len + 1,
         p => p,
     };
-    // the server's DBL_DIG
-    if (-14..=15).contains(&point) && plain_width <= width as i32 {
+    // the server's DBL_DIG; a number with a fraction has no exponent beyond it either
+    if ((-14..=15).contains(&point) || point > 15 && len > point) && plain_width <= width as i32 {
         let body = match point {
             ..=0 => format!("0.{}{digits}", "0".repeat((-point) as usize)),
             p if p < len => format!("{}.{}", &digits[..p as usize], &digits[p as usize..]),
@@ -367,6 +367,8 @@ mod tests {
             (5e-324, "5e-324"),
             (-1.2345678901234567e-5, "-1.2345678901234568e-5"),
             (999_999_999_999_996.2, "999999999999996.2"),
+            (1_000_000_000_000_000.5, "1000000000000000.5"),
+            (1e16 + 2.0, "1.0000000000000002e16"),
         ];
         for (v, text) in doubles {
             assert_eq!(double_text(v), text);
