@@ -230,6 +230,8 @@ fn printed_expressions_read_back_as_they_were() {
         "a div b % c / d",
         "a + interval b + 1 day - interval 2 month",
         "date_add(a, interval -1 week)",
+        "a - interval (b + 1) day",
+        "a - interval (abs(b)) day",
         "extract(year from a) + timestampdiff(day, a, b)",
     ] {
         let expr = bare(parse(text));

@@ -471,7 +471,7 @@ impl Parser {
                     self.at += 1;
                     ExprKind::Meta(MetaField::from_name(&field).unwrap())
                 }
-                "interval" if !self.symbol("(") => {
+                "interval" => {
                     let count = Box::new(self.expr(7));
                     ExprKind::Interval(count, self.unit())
                 }

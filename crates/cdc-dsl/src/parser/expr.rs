@@ -275,11 +275,11 @@ impl Parser<'_> {
         self.make(kind, span)
     }
 
-    /// At the word `interval`: is it one, and not a column of that name or the function?
+    /// At the word `interval`: is it one, and not a column of that name?
     fn interval_begins(&self) -> bool {
         let unit_at = |n: usize| Unit::ALL.iter().any(|u| self.word_at(n, u.name()));
         match self.kind_at(1) {
-            TokenKind::Number | TokenKind::String | TokenKind::Param => true,
+            TokenKind::Number | TokenKind::String | TokenKind::Param | TokenKind::OpenParen => true,
             TokenKind::Minus => self.kind_at(2) == TokenKind::Number && self.kind_at(3) == TokenKind::Word,
             TokenKind::Word | TokenKind::Quoted => unit_at(2),
             _ => false,

@@ -199,7 +199,10 @@ fn bare(f: &mut fmt::Formatter<'_>, expr: &Expr) -> fmt::Result {
         }
         ExprKind::Interval(count, unit) => {
             f.write_str("interval ")?;
-            write(f, count, level::BIT_OR)?;
+            match count.kind {
+                ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Secret(_) => bare(f, count)?,
+                _ => write!(f, "({count})")?,
+            }
             write!(f, " {}", unit.name())
         }
         ExprKind::Unit(unit) => f.write_str(unit.name()),
