@@ -96,6 +96,10 @@ pub enum ExprKind {
     Collate(Box<Expr>, String),
     /// A function, by its name in lower case.
     Call(String, Vec<Expr>),
+    /// `interval n unit`: added to a date or a time, or taken from it.
+    Interval(Box<Expr>, Unit),
+    /// A unit as an argument: `timestampdiff(day, a, b)`, `extract(year from a)`.
+    Unit(Unit),
 }
 
 /// A value that is never shown.
@@ -153,6 +157,71 @@ pub enum CastType {
     Year,
     /// JSON.
     Json,
+}
+
+/// Units of intervals (MySQL manual 11.5), but for those of several parts such as `DAY_HOUR`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// MICROSECOND.
+    Microsecond,
+    /// SECOND.
+    Second,
+    /// MINUTE.
+    Minute,
+    /// HOUR.
+    Hour,
+    /// DAY.
+    Day,
+    /// WEEK.
+    Week,
+    /// MONTH.
+    Month,
+    /// QUARTER.
+    Quarter,
+    /// YEAR.
+    Year,
+}
+
+impl Unit {
+    /// All units, from the shortest.
+    pub const ALL: [Unit; 9] = [
+        Unit::Microsecond,
+        Unit::Second,
+        Unit::Minute,
+        Unit::Hour,
+        Unit::Day,
+        Unit::Week,
+        Unit::Month,
+        Unit::Quarter,
+        Unit::Year,
+    ];
+
+    /// Its word in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Microsecond => "microsecond",
+            Unit::Second => "second",
+            Unit::Minute => "minute",
+            Unit::Hour => "hour",
+            Unit::Day => "day",
+            Unit::Week => "week",
+            Unit::Month => "month",
+            Unit::Quarter => "quarter",
+            Unit::Year => "year",
+        }
+    }
+
+    /// The unit of this name, in any letter case, with or without `SQL_TSI_` in front.
+    pub fn from_name(name: &str) -> Option<Unit> {
+        let lower = name.to_ascii_lowercase();
+        let word = lower.strip_prefix("sql_tsi_").unwrap_or(&lower);
+        Unit::ALL.into_iter().find(|u| u.name() == word)
+    }
+
+    /// Shorter than a day.
+    pub fn is_of_clock(self) -> bool {
+        matches!(self, Unit::Microsecond | Unit::Second | Unit::Minute | Unit::Hour)
+    }
 }
 
 /// Fields of `meta.`.

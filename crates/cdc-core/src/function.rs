@@ -8,11 +8,22 @@
 //! deleted, and must come out as it did. Those of MySQL's that do not are in the register too, with the
 //! reason why they are refused.
 
+mod calendar;
 mod conditional;
+mod encode;
+mod format;
+mod json;
+mod math;
 mod number;
 mod refused;
+mod regex;
+mod search;
 mod temporal;
 mod text;
+
+pub(crate) use calendar::shifted;
+pub(crate) use json::{extracted, parsed};
+pub(crate) use regex::Regex;
 
 use crate::expr::eval::{Args, Binder, BoundExpr};
 
@@ -27,6 +38,9 @@ pub struct Function {
     pub signature: &'static str,
     /// What it does, in a line; of a refused one, what to write instead.
     pub help: &'static str,
+    /// Calls over constants and what they give, as the page of functions shows them: values as they are written
+    /// in an expression. A test computes them, another asks the servers.
+    pub examples: &'static [(&'static str, &'static str)],
     /// `Some(reason)` where it is known and refused.
     pub refused: Option<&'static str>,
     /// The fewest and the most arguments.
@@ -36,6 +50,16 @@ pub struct Function {
 }
 
 impl Function {
+    /// Is its second argument an interval, as in `date_add(x, interval 1 day)`?
+    pub(crate) fn takes_interval(&self) -> bool {
+        matches!(self.name, "date_add" | "date_sub")
+    }
+
+    /// Is its first argument a unit, as in `extract(year from x)`?
+    pub(crate) fn takes_unit(&self) -> bool {
+        matches!(self.name, "extract" | "timestampadd" | "timestampdiff")
+    }
+
     /// Can it be called with so many arguments?
     pub fn takes(&self, arguments: usize) -> bool {
         arguments >= self.arity.0 && self.arity.1.is_none_or(|most| arguments <= most)
@@ -44,9 +68,22 @@ impl Function {
 
 /// All functions, by kind.
 pub fn all() -> impl Iterator<Item = &'static Function> + Clone {
-    [text::FUNCTIONS, number::FUNCTIONS, conditional::FUNCTIONS, temporal::FUNCTIONS, refused::FUNCTIONS]
-        .into_iter()
-        .flatten()
+    [
+        text::FUNCTIONS,
+        search::FUNCTIONS,
+        regex::FUNCTIONS,
+        encode::FUNCTIONS,
+        number::FUNCTIONS,
+        math::FUNCTIONS,
+        conditional::FUNCTIONS,
+        temporal::FUNCTIONS,
+        calendar::FUNCTIONS,
+        format::FUNCTIONS,
+        json::FUNCTIONS,
+        refused::FUNCTIONS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The function of this name, without regard to letter case.
@@ -76,6 +113,7 @@ mod tests {
             }
             assert!(function.signature.starts_with(&format!("{}(", function.name)), "{}", function.signature);
             assert!(!function.help.is_empty());
+            assert_eq!(function.examples.is_empty(), function.refused.is_some(), "{}", function.name);
         }
     }
 }

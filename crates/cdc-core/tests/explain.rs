@@ -167,8 +167,13 @@ fn bare(mut expr: Expr) -> Expr {
     fn clear(e: &mut Expr) {
         e.span = 0..0;
         match &mut e.kind {
-            ExprKind::Column(_) | ExprKind::Meta(_) | ExprKind::Secret(_) | ExprKind::Literal(_) => {}
+            ExprKind::Column(_)
+            | ExprKind::Meta(_)
+            | ExprKind::Secret(_)
+            | ExprKind::Literal(_)
+            | ExprKind::Unit(_) => {}
             ExprKind::Unary(_, x)
+            | ExprKind::Interval(x, _)
             | ExprKind::Cast(x, _)
             | ExprKind::Collate(x, _)
             | ExprKind::IsNull { operand: x, .. }
@@ -226,6 +231,11 @@ fn printed_expressions_read_back_as_they_were() {
         "1e300 + 2.5e0 + 1.50 + 18446744073709551615",
         "a xor b <=> c",
         "a div b % c / d",
+        "a + interval b + 1 day - interval 2 month",
+        "date_add(a, interval -1 week)",
+        "a - interval (b + 1) day",
+        "a - interval (abs(b)) day",
+        "extract(year from a) + timestampdiff(day, a, b)",
     ] {
         let expr = bare(parse(text));
         let printed = expr.to_string();

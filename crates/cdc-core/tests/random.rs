@@ -5,7 +5,7 @@ mod support;
 
 use cdc_core::event::Op;
 use cdc_core::expr::eval::{RowMeta, bind};
-use cdc_core::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, UnaryOp};
+use cdc_core::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, UnaryOp, Unit};
 use cdc_core::schema::IntWidth;
 use cdc_core::value::{Date, DateTime, Time, Timestamp};
 use cdc_core::{ColumnType, TableId, TableSchema, Value, codes};
@@ -41,6 +41,33 @@ impl Random {
     fn text(&mut self) -> String {
         let pieces =
             ["", "a", "B ", "é", "🙂", "%", "_", "\\", "12", "1.5", "2026-01-31", "10:11:12", "\0", "ß"];
+        // what some functions take
+        let whole = [
+            "$",
+            "$.a",
+            "$[last]",
+            "$[*]",
+            "$.\"a",
+            "{\"a\": [1, \"x\"]}",
+            "[1, 2",
+            "%Y-%m-%d %T",
+            "%d.%m",
+            "%H:%i %p",
+            "[a-c]+",
+            "(a|B)*$",
+            "\\bx{2,3}?",
+            "(",
+            "+02:00",
+            "i",
+            "one",
+            "YWJj",
+            "00112233-4455-6677-8899-aabbccddeeff",
+            "10.0.0.1",
+            "$1\\",
+        ];
+        if self.below(4) == 0 {
+            return self.pick(&whole).to_owned();
+        }
         (0..self.below(4)).map(|_| self.pick(&pieces)).collect()
     }
 
@@ -171,7 +198,7 @@ impl Random {
     fn compound(&mut self, depth: usize, schema: &TableSchema) -> ExprKind {
         use BinaryOp::*;
         let negated = self.coin();
-        match self.below(14) {
+        match self.below(16) {
             0 => {
                 let op = self.pick(&[UnaryOp::Negate, UnaryOp::Not, UnaryOp::BitNot]);
                 ExprKind::Unary(op, self.boxed(depth, schema))
@@ -251,6 +278,26 @@ impl Random {
                 ]);
                 ExprKind::Cast(self.boxed(depth, schema), ty)
             }
+            14 => {
+                let interval = ExprKind::Interval(self.boxed(depth, schema), self.pick(&Unit::ALL));
+                let interval = Expr { kind: interval, span: 3..4 };
+                let date = self.expr(depth, schema);
+                match self.below(3) {
+                    0 => ExprKind::Binary(Add, Box::new(date), Box::new(interval)),
+                    1 => ExprKind::Binary(Subtract, Box::new(date), Box::new(interval)),
+                    _ => ExprKind::Call(
+                        self.pick(&["date_add", "date_sub", "upper"]).to_owned(),
+                        vec![date, interval],
+                    ),
+                }
+            }
+            15 => {
+                let unit = Expr { kind: ExprKind::Unit(self.pick(&Unit::ALL)), span: 3..4 };
+                let name = self.pick(&["extract", "timestampadd", "timestampdiff", "date_add", "concat"]);
+                let n = self.below(3);
+                let rest = (0..n).map(|_| self.expr(depth, schema)).collect::<Vec<_>>();
+                ExprKind::Call(name.to_owned(), std::iter::once(unit).chain(rest).collect())
+            }
             12 => {
                 let collation =
                     self.pick(&["utf8mb4_bin", "binary", "latin1_bin", "utf8mb4_0900_ai_ci", "", "_"]);
@@ -290,7 +337,8 @@ fn fits(value: &Value<'_>, ty: &ColumnType) -> bool {
         }
         (Value::Text(_), ColumnType::Text { .. }) => true,
         (Value::Enum { .. }, ColumnType::Enum { .. }) | (Value::Set { .. }, ColumnType::Set { .. }) => true,
-        (Value::Date(_), ColumnType::Date) | (Value::Time(_), ColumnType::Time { .. }) => true,
+        (Value::Date(_), ColumnType::Date) => true,
+        (Value::Time(v), ColumnType::Time { .. }) => v.micros.abs() <= 3_020_399_999_999,
         (Value::DateTime(_), ColumnType::DateTime { .. }) => true,
         (Value::Timestamp(_), ColumnType::Timestamp { .. }) => true,
         (Value::Year(_), ColumnType::Year) | (Value::Bit(_), ColumnType::Bit { .. }) => true,

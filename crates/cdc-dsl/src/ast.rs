@@ -490,6 +490,8 @@ pub enum ExprKind {
     Typed(String, Text),
     /// `interval n unit`.
     Interval(Box<Expr>, Name),
+    /// A unit as an argument, as in `extract(year from x)`.
+    Unit(Name),
     /// `- x`, `not x`, `~ x`, `+ x`.
     Unary(UnaryOp, Box<Expr>),
     /// `a + b` and the like.
@@ -594,6 +596,7 @@ impl Expr {
             | ExprKind::Bits(_)
             | ExprKind::Bool(_)
             | ExprKind::Null
+            | ExprKind::Unit(_)
             | ExprKind::Typed(..) => Vec::new(),
             ExprKind::Interval(x, _)
             | ExprKind::Unary(_, x)

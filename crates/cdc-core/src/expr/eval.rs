@@ -35,22 +35,24 @@
 mod bind;
 mod cast;
 mod decimal;
+pub(crate) mod json;
 mod nearest;
 mod number;
 mod temporal;
 mod text;
 mod types;
 
-pub(crate) use bind::{Args, Binder, Scope, ScopeColumn, unknown_column};
+pub(crate) use bind::{Args, Binder, Scope, ScopeColumn, describe, unknown_column};
 pub use cast::server_text;
 pub(crate) use decimal::{Decimal, Rounding};
 pub use nearest::nearest;
 pub(crate) use number::{Number, NumberType, to_bits};
-pub(crate) use text::{encoded_length, is_utf8, to_lower, to_upper};
+pub(crate) use temporal::MAX_TIME_MICROS;
+pub(crate) use text::{Collator, encoded_length, is_utf8, to_lower, to_upper};
 pub(crate) use types::{Class, merge_collations};
 pub use types::{Coercibility, ExprType};
 
-use super::{BinaryOp, Expr, MetaField};
+use super::{BinaryOp, Expr, MetaField, Unit};
 use crate::codes;
 use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::error::{Error, Result};
@@ -61,7 +63,7 @@ use cast::Conversion;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use text::{Collator, LikePattern};
+use text::LikePattern;
 
 /// Binds an expression to the columns of a table.
 ///
@@ -104,8 +106,40 @@ pub(crate) struct Env<'a, 'e> {
 pub(crate) struct Call {
     pub(crate) eval: Evaluator,
     pub(crate) args: Vec<BoundExpr>,
+    /// What was made ready when it was bound.
+    pub(crate) ready: Ready,
     /// The type of the result.
     pub(crate) ty: ExprType,
+}
+
+/// What a call needs and what does not change from row to row.
+#[derive(Debug, Clone)]
+pub(crate) enum Ready {
+    Nothing,
+    /// Whether something that the function asks is so.
+    Flag(bool),
+    /// A unit of time, and whether it is taken away.
+    Unit(Unit, bool),
+    /// How texts are compared.
+    Collator(Collator),
+    /// How each of the arguments behind the first is compared with it.
+    Comparisons(Vec<Comparison>),
+    /// Paths into JSON, and whether one or all must be there.
+    Paths(Vec<json::Path>, bool),
+    /// A path into the first of two documents that are compared, and how.
+    Documents(Vec<json::Path>, fn(&json::Json<'_>, &json::Json<'_>) -> bool),
+    /// Offsets of two time zones, in microseconds.
+    Zones(i64, i64),
+    /// What is computed of the bytes.
+    OfBytes(fn(&[u8]) -> i64),
+    /// What is computed of a day, with the number in the second argument.
+    OfDay(fn(crate::value::Date, i64) -> Option<i64>),
+    /// What a day is called.
+    NameOfDay(fn(crate::value::Date) -> Option<&'static str>),
+    /// What is computed of two numbers of months; is the second a period as well?
+    Periods(fn(i64, i64) -> Option<i64>, bool),
+    /// A regular expression.
+    Regex(Arc<crate::function::Regex>),
 }
 
 pub(crate) type Evaluator = for<'a> fn(&'a Call, &Env<'a, '_>) -> Result<Value<'a>, Fault>;
@@ -250,7 +284,7 @@ impl Failure {
     }
 
     /// The value that a row holds does not fit the schema that it came with.
-    fn unexpected(value: &Value<'_>, wanted: &str) -> Failure {
+    pub(crate) fn unexpected(value: &Value<'_>, wanted: &str) -> Failure {
         if value.is_absent() {
             return Failure::new(codes::PARTIAL_IMAGE, "the row image does not hold all columns");
         }
@@ -340,7 +374,15 @@ impl BoundExpr {
         }
     }
 
-    fn const_value(&self) -> Option<&Value<'static>> {
+    /// The text that it always is.
+    pub(crate) fn const_text(&self) -> Option<&str> {
+        match self.const_value() {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn const_value(&self) -> Option<&Value<'static>> {
         match &self.node {
             Node::Const(value, _) => Some(value),
             _ => None,
@@ -601,7 +643,9 @@ impl BoundExpr {
                 return Ok(Value::Null);
             }
             let order = how.compare(&value, &best).map_err(|f| self.place(f))?;
-            if i == 0 || order == Some(if greatest { Ordering::Greater } else { Ordering::Less }) {
+            // of texts that are equal without being the same the server takes the last for the greatest
+            let tie = greatest && matches!(how, Comparison::Text(_)) && order == Some(Ordering::Equal);
+            if i == 0 || tie || order == Some(if greatest { Ordering::Greater } else { Ordering::Less }) {
                 best = value;
             }
         }
@@ -698,6 +742,28 @@ impl Call {
             None if n.to_f64() < 0.0 => i64::MIN,
             None => i64::MAX,
         }))
+    }
+
+    /// An argument's bytes, or the UTF-8 of its text; `None` is NULL.
+    pub(crate) fn bytes<'a>(
+        &'a self,
+        env: &Env<'a, '_>,
+        index: usize,
+    ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
+        Ok(match self.args[index].value(env)? {
+            Value::Null => None,
+            Value::Bytes(v) => Some(v),
+            Value::Text(v) | Value::Enum { label: v, .. } | Value::Set { labels: v, .. } => Some(match v {
+                Cow::Borrowed(s) => Cow::Borrowed(s.as_bytes()),
+                Cow::Owned(s) => Cow::Owned(s.into_bytes()),
+            }),
+            other => return Err(Failure::unexpected(&other, "bytes").into()),
+        })
+    }
+
+    /// An argument's number as a double; `None` is NULL.
+    pub(crate) fn double<'a>(&'a self, env: &Env<'a, '_>, index: usize) -> Result<Option<f64>, Fault> {
+        Ok(self.args[index].number(env)?.map(|n| n.to_f64()))
     }
 
     /// An argument's digits on the calendar; `None` is NULL.

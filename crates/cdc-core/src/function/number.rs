@@ -14,6 +14,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "abs(x)",
         help: "the number without its sign",
+        examples: &[("abs(-1.50)", "1.50")],
         refused: None,
         arity: (1, Some(1)),
         bind: bind_abs,
@@ -23,6 +24,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "sign(x)",
         help: "-1, 0 or 1",
+        examples: &[("sign(-3)", "-1")],
         refused: None,
         arity: (1, Some(1)),
         bind: bind_sign,
@@ -32,6 +34,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "floor(x)",
         help: "the greatest whole number that is not greater",
+        examples: &[("floor(-1.5)", "-2")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| whole_number(binder, args, |call, env| to_whole(call, env, Rounding::Floor)),
@@ -41,6 +44,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &["ceil"],
         signature: "ceiling(x)",
         help: "the least whole number that is not less",
+        examples: &[("ceiling(1.2)", "2")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| whole_number(binder, args, |call, env| to_whole(call, env, Rounding::Ceiling)),
@@ -50,6 +54,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "round(x[, digits])",
         help: "rounded to so many digits after the dot: exact numbers half away from zero, doubles half to even",
+        examples: &[("round(1.005, 2)", "1.01"), ("round(1250, -2)", "1300"), ("round(2.5e0)", "2")],
         refused: None,
         arity: (1, Some(2)),
         bind: |binder, args| rounded(binder, args, 1, |call, env| round(call, env, Rounding::HalfAway)),
@@ -59,6 +64,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "truncate(x, digits)",
         help: "cut to so many digits after the dot",
+        examples: &[("truncate(-1.999, 1)", "-1.9")],
         refused: None,
         arity: (2, Some(2)),
         bind: |binder, args| rounded(binder, args, 0, |call, env| round(call, env, Rounding::Truncate)),
@@ -68,6 +74,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "mod(x, y)",
         help: "the remainder of x / y, with the sign of x; NULL if y is zero",
+        examples: &[("mod(-10.5, 3)", "-1.5"), ("mod(10, 0)", "NULL")],
         refused: None,
         arity: (2, Some(2)),
         bind: |binder, args| {
@@ -192,7 +199,7 @@ fn round<'a>(call: &'a Call, env: &Env<'a, '_>, rounding: Rounding) -> Result<Va
 }
 
 /// As the server's `my_double_round`: scaled up, rounded half to even, scaled down.
-fn round_double(v: f64, digits: i32, rounding: Rounding) -> f64 {
+pub(super) fn round_double(v: f64, digits: i32, rounding: Rounding) -> f64 {
     // parsed, since `powi` is off by a bit for large exponents
     let unit: f64 = format!("1e{}", digits.unsigned_abs()).parse().unwrap_or(f64::INFINITY);
     let scaled = if digits < 0 { v / unit } else { v * unit };

@@ -13,7 +13,16 @@ const fn refused(
     reason: &'static str,
     help: &'static str,
 ) -> Function {
-    Function { name, aliases, signature, help, refused: Some(reason), arity: (0, None), bind: |_, _| None }
+    Function {
+        name,
+        aliases,
+        signature,
+        help,
+        examples: &[],
+        refused: Some(reason),
+        arity: (0, None),
+        bind: |_, _| None,
+    }
 }
 
 const COMMIT_TIME: &str = "`meta.ts` is the time at which the change was committed at the source";

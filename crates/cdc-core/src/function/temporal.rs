@@ -1,9 +1,7 @@
 //! Functions of dates and times (MySQL manual 14.7), in UTC.
 
 use super::Function;
-use crate::expr::eval::{
-    Args, Binder, BoundExpr, Call, Class, Decimal, Env, Evaluator, ExprType, Fault, Number,
-};
+use crate::expr::eval::{Args, Binder, BoundExpr, Call, Decimal, Env, Evaluator, ExprType, Fault, Number};
 use crate::schema::{ColumnType, IntWidth};
 use crate::value::{DateTime, Value};
 
@@ -13,6 +11,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "date(x)",
         help: "the day of a date with a time",
+        examples: &[("date(timestamp '2026-01-31 10:11:12')", "date '2026-01-31'")],
         refused: None,
         arity: (1, Some(1)),
         bind: bind_date,
@@ -22,6 +21,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "year(x)",
         help: "the year, 0 to 9999",
+        examples: &[("year(date '2026-01-31')", "2026")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
@@ -33,6 +33,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "quarter(x)",
         help: "the quarter of the year, 1 to 4; 0 for month 0",
+        examples: &[("quarter(date '2026-05-31')", "2")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
@@ -46,6 +47,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "month(x)",
         help: "the month, 0 to 12",
+        examples: &[("month(date '2026-01-31')", "1")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
@@ -57,6 +59,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &["dayofmonth"],
         signature: "day(x)",
         help: "the day of the month, 0 to 31",
+        examples: &[("day(date '2026-01-31')", "31")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
@@ -68,6 +71,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "hour(x)",
         help: "the hour of a date with a time, or the hours of a TIME, which may be more than 23",
+        examples: &[("hour(time '-100:11:12')", "100")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| part_of_clock(binder, args, |call, env| clock_part(call, env, |s| s / 3600)),
@@ -77,6 +81,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "minute(x)",
         help: "the minute, 0 to 59",
+        examples: &[("minute(timestamp '2026-01-31 10:11:12')", "11")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| part_of_clock(binder, args, |call, env| clock_part(call, env, |s| s / 60 % 60)),
@@ -86,6 +91,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "second(x)",
         help: "the second, 0 to 59",
+        examples: &[("second(time '10:11:12')", "12")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| part_of_clock(binder, args, |call, env| clock_part(call, env, |s| s % 60)),
@@ -95,6 +101,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "unix_timestamp(x)",
         help: "the seconds since 1970-01-01 00:00:00 UTC; 0 before that, for zero dates, and after 3001-01-18",
+        examples: &[("unix_timestamp(timestamp '2026-01-31 10:11:12')", "1769854272")],
         refused: None,
         arity: (1, Some(1)),
         bind: bind_unix_timestamp,
@@ -129,7 +136,7 @@ fn day_part<'a>(call: &'a Call, env: &Env<'a, '_>, part: fn(DateTime) -> i64) ->
 
 fn part_of_clock(binder: &mut Binder<'_>, args: Args, eval: Evaluator) -> Option<BoundExpr> {
     let arg = args.args.into_iter().next()?;
-    let arg = if arg.ty().class() == Class::Time { arg } else { binder.day_of(arg, &args.name)? };
+    let arg = super::calendar::clock_of(binder, arg, &args.name)?;
     let ty = int(arg.ty().nullable);
     binder.evaluated(vec![arg], ty, &args.span, eval)
 }
@@ -157,7 +164,8 @@ fn bind_unix_timestamp(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr>
     };
     binder.evaluated(vec![arg], ty, &args.span, |call, env| {
         let Some(v) = call.datetime(env, 0)? else { return Ok(Value::Null) };
-        let micros = v.micros_since_epoch().filter(|m| (0..=LAST_UNIX_MICROS).contains(m)).unwrap_or(0);
+        let micros =
+            v.micros_since_epoch().filter(|m| (1_000_000..=LAST_UNIX_MICROS).contains(m)).unwrap_or(0);
         let exact = Decimal::parse(&format!("{micros}e-6")).unwrap_or_else(|| Decimal::from_int(0));
         // a fraction beyond the type's digits cannot be: the value has its type's
         call.store(Number::Decimal(exact))

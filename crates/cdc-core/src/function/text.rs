@@ -16,6 +16,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &["ucase"],
         signature: "upper(text)",
         help: "the text in upper case, character by character",
+        examples: &[("upper('straße')", "'STRAßE'")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| same_length(binder, args, |call, env| map_text(call, env, to_upper)),
@@ -25,6 +26,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &["lcase"],
         signature: "lower(text)",
         help: "the text in lower case, character by character",
+        examples: &[("lower('ABC É')", "'abc é'")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| same_length(binder, args, |call, env| map_text(call, env, to_lower)),
@@ -34,6 +36,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "concat(text, ...)",
         help: "the texts one after the other; NULL if one is NULL",
+        examples: &[("concat('a', 1, 2.50)", "'a12.50'"), ("concat('a', null)", "NULL")],
         refused: None,
         arity: (1, None),
         bind: bind_concat,
@@ -43,6 +46,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "concat_ws(separator, text, ...)",
         help: "the texts that are not NULL, with the separator between them",
+        examples: &[("concat_ws(',', 'a', null, 'b')", "'a,b'")],
         refused: None,
         arity: (2, None),
         bind: bind_concat_ws,
@@ -52,6 +56,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &["octet_length"],
         signature: "length(text)",
         help: "the bytes of the text in its column's character set, or of bytes",
+        examples: &[("length('é')", "2")],
         refused: None,
         arity: (1, Some(1)),
         bind: bind_length,
@@ -61,6 +66,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &["character_length"],
         signature: "char_length(text)",
         help: "the characters of the text, or the bytes of bytes",
+        examples: &[("char_length('é')", "1")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| measured(binder, args, eval_char_length),
@@ -70,6 +76,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "left(text, count)",
         help: "the first characters",
+        examples: &[("left('abc', 2)", "'ab'")],
         refused: None,
         arity: (2, Some(2)),
         bind: |binder, args| counted(binder, args, eval_left),
@@ -79,6 +86,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "right(text, count)",
         help: "the last characters",
+        examples: &[("right('abc', 2)", "'bc'")],
         refused: None,
         arity: (2, Some(2)),
         bind: |binder, args| counted(binder, args, eval_right),
@@ -88,6 +96,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &["substr", "mid"],
         signature: "substring(text, position[, count])",
         help: "the characters from a position on, which counts from 1, or from the end if it is negative",
+        examples: &[("substring('Quadratically', 5, 6)", "'ratica'"), ("substring('Sakila', -3)", "'ila'")],
         refused: None,
         arity: (2, Some(3)),
         bind: |binder, args| counted(binder, args, eval_substring),
@@ -97,6 +106,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "trim(text)",
         help: "without spaces at both ends",
+        examples: &[("trim('  a b  ')", "'a b'")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
@@ -108,6 +118,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "ltrim(text)",
         help: "without spaces at the beginning",
+        examples: &[("ltrim('  a')", "'a'")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
@@ -119,6 +130,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "rtrim(text)",
         help: "without spaces at the end",
+        examples: &[("rtrim('a  ')", "'a'")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
@@ -130,6 +142,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "replace(text, from, to)",
         help: "every occurrence of one text replaced with another; letter case counts",
+        examples: &[("replace('www.mysql.com', 'w', 'Ww')", "'WwWwWw.mysql.com'")],
         refused: None,
         arity: (3, Some(3)),
         bind: bind_replace,
@@ -139,6 +152,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "lpad(text, length, filling)",
         help: "filled up at the beginning, or cut, to so many characters",
+        examples: &[("lpad('7', 3, '0')", "'007'"), ("lpad('hi', 1, '?')", "'h'")],
         refused: None,
         arity: (3, Some(3)),
         bind: |binder, args| padded(binder, args, |call, env| pad(call, env, true)),
@@ -148,6 +162,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "rpad(text, length, filling)",
         help: "filled up at the end, or cut, to so many characters",
+        examples: &[("rpad('hi', 5, 'xy')", "'hixyx'")],
         refused: None,
         arity: (3, Some(3)),
         bind: |binder, args| padded(binder, args, |call, env| pad(call, env, false)),
@@ -157,6 +172,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "reverse(text)",
         help: "the characters from the last to the first",
+        examples: &[("reverse('abc')", "'cba'")],
         refused: None,
         arity: (1, Some(1)),
         bind: |binder, args| {
@@ -168,15 +184,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "repeat(text, count)",
         help: "the text so many times",
+        examples: &[("repeat('ab', 3)", "'ababab'")],
         refused: None,
         arity: (2, Some(2)),
         bind: bind_repeat,
+    },
+    Function {
+        name: "space",
+        aliases: &[],
+        signature: "space(count)",
+        help: "so many spaces",
+        examples: &[("space(2)", "'  '")],
+        refused: None,
+        arity: (1, Some(1)),
+        bind: bind_space,
     },
     Function {
         name: "hex",
         aliases: &[],
         signature: "hex(value)",
         help: "a whole number, or the bytes of a text, in hexadecimal",
+        examples: &[("hex('abc')", "'616263'"), ("hex(255)", "'FF'")],
         refused: None,
         arity: (1, Some(1)),
         bind: bind_hex,
@@ -186,6 +214,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aliases: &[],
         signature: "crc32(text)",
         help: "the CRC-32 of the bytes",
+        examples: &[("crc32('MySQL')", "3259397556")],
         refused: None,
         arity: (1, Some(1)),
         bind: bind_crc32,
@@ -193,18 +222,18 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// Longer results are refused: the server's own bound is `max_allowed_packet`, 64 MiB unless changed.
-const MAX_RESULT: usize = 64 << 20;
+pub(super) const MAX_RESULT: usize = 64 << 20;
 
-fn too_long() -> Fault {
+pub(super) fn too_long() -> Fault {
     Failure::new(codes::OUT_OF_RANGE, "the text is longer than 64 MiB").into()
 }
 
-fn owned<'a>(text: String) -> Value<'a> {
+pub(super) fn owned<'a>(text: String) -> Value<'a> {
     Value::Text(Cow::Owned(text))
 }
 
 /// A text of so many characters, with the collation that its parts agree on.
-fn text_type(parts: &[BoundExpr], length: u64, nullable: bool) -> ExprType {
+pub(super) fn text_type(parts: &[BoundExpr], length: u64, nullable: bool) -> ExprType {
     let mut ty = ExprType::null();
     for part in parts {
         let (charset, coercibility) = merge_collations(&ty, part.ty());
@@ -214,7 +243,7 @@ fn text_type(parts: &[BoundExpr], length: u64, nullable: bool) -> ExprType {
     ExprType::text(length, charset, coercibility, nullable)
 }
 
-fn texts(binder: &mut Binder<'_>, args: Vec<BoundExpr>) -> Option<Vec<BoundExpr>> {
+pub(super) fn texts(binder: &mut Binder<'_>, args: Vec<BoundExpr>) -> Option<Vec<BoundExpr>> {
     let bound: Vec<_> = args.into_iter().map(|a| binder.text_of(a)).collect();
     bound.into_iter().collect()
 }
@@ -274,7 +303,7 @@ fn bind_concat_ws(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
 }
 
 /// The argument of a function that takes texts and bytes.
-fn text_or_bytes(binder: &mut Binder<'_>, arg: BoundExpr) -> Option<BoundExpr> {
+pub(super) fn text_or_bytes(binder: &mut Binder<'_>, arg: BoundExpr) -> Option<BoundExpr> {
     if arg.ty().class() == Class::Bytes { Some(arg) } else { binder.text_of(arg) }
 }
 
@@ -334,11 +363,11 @@ fn counted(binder: &mut Binder<'_>, args: Args, eval: crate::expr::eval::Evaluat
 }
 
 /// The byte at which character `n` begins, counted from 0; the end of the text beyond its last one.
-fn byte_of(text: &str, n: usize) -> usize {
+pub(super) fn byte_of(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(i, _)| i)
 }
 
-fn slice<'a>(text: Cow<'a, str>, from: usize, to: usize) -> Value<'a> {
+pub(super) fn slice<'a>(text: Cow<'a, str>, from: usize, to: usize) -> Value<'a> {
     match text {
         Cow::Borrowed(s) => Value::Text(Cow::Borrowed(s.get(from..to).unwrap_or(""))),
         Cow::Owned(s) => owned(s.get(from..to).unwrap_or("").to_owned()),
@@ -429,11 +458,11 @@ fn pad<'a>(call: &'a Call, env: &Env<'a, '_>, at_front: bool) -> Result<Value<'a
         let end = byte_of(&text, length);
         return Ok(slice(text, 0, end));
     }
-    if filling.is_empty() {
-        return Ok(Value::Text(text));
-    }
     if length > MAX_RESULT / 4 {
         return Err(too_long());
+    }
+    if filling.is_empty() {
+        return Ok(Value::Text(text));
     }
     let fill = filling.chars().cycle().take(length - chars);
     let mut out = String::with_capacity(text.len() + length - chars);
@@ -469,12 +498,32 @@ fn bind_repeat(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
     })
 }
 
+fn bind_space(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
+    let count = args.args.into_iter().next()?;
+    binder.ensure_number(&count, &args.name)?;
+    let most = count.const_whole().map_or(u64::MAX, |n| n.max(0) as u64);
+    let ty = ExprType::text(
+        most,
+        crate::Charset::utf8mb4(),
+        crate::expr::eval::Coercibility::Literal,
+        count.ty().nullable,
+    );
+    binder.evaluated(vec![count], ty, &args.span, |call, env| {
+        let Some(count) = call.whole(env, 0)? else { return Ok(Value::Null) };
+        let count = usize::try_from(count).unwrap_or(0);
+        if count > MAX_RESULT {
+            return Err(too_long());
+        }
+        Ok(owned(" ".repeat(count)))
+    })
+}
+
 fn hex_digits(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02X}")).collect()
 }
 
 /// The argument of a function that looks at a text's bytes.
-fn utf8_or_bytes(binder: &mut Binder<'_>, arg: BoundExpr) -> Option<BoundExpr> {
+pub(super) fn utf8_or_bytes(binder: &mut Binder<'_>, arg: BoundExpr) -> Option<BoundExpr> {
     if !is_utf8(arg.ty()) {
         return binder.refuse_charset(&arg);
     }

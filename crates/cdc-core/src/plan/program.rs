@@ -951,8 +951,13 @@ fn walk<'e>(expr: &'e Expr, each: &mut impl FnMut(&'e Expr)) {
     while let Some(expr) = open.pop() {
         each(expr);
         match &expr.kind {
-            ExprKind::Column(_) | ExprKind::Meta(_) | ExprKind::Literal(_) | ExprKind::Secret(_) => {}
+            ExprKind::Column(_)
+            | ExprKind::Meta(_)
+            | ExprKind::Literal(_)
+            | ExprKind::Secret(_)
+            | ExprKind::Unit(_) => {}
             ExprKind::Unary(_, a)
+            | ExprKind::Interval(a, _)
             | ExprKind::IsNull { operand: a, .. }
             | ExprKind::IsTruth { operand: a, .. }
             | ExprKind::Cast(a, _)

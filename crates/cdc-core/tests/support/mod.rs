@@ -5,7 +5,7 @@
 
 use cdc_core::event::{Op, Origin};
 use cdc_core::expr::eval::{BoundExpr, RowMeta, bind};
-use cdc_core::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, UnaryOp};
+use cdc_core::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, UnaryOp, Unit};
 use cdc_core::schema::{IntWidth, LobSize};
 use cdc_core::{Charset, Column, ColumnType, Diagnostic, TableId, TableSchema, Value};
 
@@ -389,6 +389,13 @@ impl Parser {
         n
     }
 
+    fn unit(&mut self) -> Unit {
+        let (Token::Word(word), _) = &self.tokens[self.at] else { panic!("a unit") };
+        let unit = Unit::from_name(word).expect("a unit");
+        self.at += 1;
+        unit
+    }
+
     fn cast_type(&mut self) -> CastType {
         let (Token::Word(word), _) = self.tokens[self.at].clone() else { panic!("a type") };
         self.at += 1;
@@ -463,6 +470,26 @@ impl Parser {
                     let (Token::Word(field), _) = self.tokens[self.at].clone() else { panic!("a field") };
                     self.at += 1;
                     ExprKind::Meta(MetaField::from_name(&field).unwrap())
+                }
+                "interval" => {
+                    let count = Box::new(self.expr(7));
+                    ExprKind::Interval(count, self.unit())
+                }
+                "extract" if self.symbol("(") => {
+                    let at = self.at;
+                    let unit = ExprKind::Unit(self.unit());
+                    let unit = self.make(unit, self.tokens[at].1);
+                    assert!(self.word("from"));
+                    let operand = self.expr(0);
+                    self.expect(")");
+                    ExprKind::Call("extract".to_owned(), vec![unit, operand])
+                }
+                lower @ ("timestampadd" | "timestampdiff") if self.symbol("(") => {
+                    let at = self.at;
+                    let unit = ExprKind::Unit(self.unit());
+                    let unit = self.make(unit, self.tokens[at].1);
+                    self.expect(",");
+                    ExprKind::Call(lower.to_owned(), std::iter::once(unit).chain(self.list()).collect())
                 }
                 lower if self.symbol("(") => ExprKind::Call(lower.to_owned(), self.list()),
                 _ => ExprKind::Column(word),

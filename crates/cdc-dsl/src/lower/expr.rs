@@ -9,7 +9,7 @@ use crate::resolve::Scope;
 use crate::suggest::{help_for, nearest};
 use crate::values::is_number;
 use cdc_core::diagnostic::{Code, Diagnostic, codes};
-use cdc_core::expr::{CastType, Expr as Lowered, ExprKind as Kind, MetaField};
+use cdc_core::expr::{CastType, Expr as Lowered, ExprKind as Kind, MetaField, Unit};
 use cdc_core::function;
 use cdc_core::value::Value;
 use std::borrow::Cow;
@@ -126,10 +126,11 @@ impl Lowering<'_, '_, '_> {
                     }
                 }
             }
-            ExprKind::Interval(count, _) => {
-                self.expr(count);
-                self.error(codes::FEATURE_NOT_YET, "intervals are not built yet", span, "")
+            ExprKind::Interval(count, unit) => {
+                let (count, unit) = (self.boxed(count), self.unit(&unit.text, unit.span));
+                Some(Kind::Interval(count?, unit?))
             }
+            ExprKind::Unit(unit) => Some(Kind::Unit(self.unit(&unit.text, unit.span)?)),
             ExprKind::Unary(UnaryOp::Negate, inner) if matches!(inner.kind, ExprKind::Number(_)) => {
                 match self.kind(inner)? {
                     Kind::Literal(value) => match literal::negated(&value) {
@@ -205,6 +206,22 @@ impl Lowering<'_, '_, '_> {
                 Some(Kind::Call(name.text.clone(), arguments?))
             }
         }
+    }
+
+    fn unit(&mut self, word: &str, span: Span) -> Option<Unit> {
+        let found = Unit::from_name(word);
+        if found.is_none() {
+            let names = Unit::ALL.map(Unit::name);
+            let headline = match word {
+                // day_hour and the like
+                _ if word.contains('_') => format!("the unit \"{word}\" of several parts is not built"),
+                _ => format!("\"{word}\" is no unit"),
+            };
+            let mut d = Diagnostic::error(codes::TYPE_MISMATCH, headline).at(span.range(), "");
+            d.help.extend(help_for(word, "units", &names));
+            self.scope.report(d);
+        }
+        found
     }
 
     /// A function that can be called so, whatever its arguments are.

@@ -8,6 +8,7 @@ use super::{Fail, Parsed, Parser, Role};
 use crate::ast::{BinaryOp, Expr, ExprKind, Name, Span, TypeName, UnaryOp};
 use crate::token::TokenKind;
 use cdc_core::diagnostic::codes;
+use cdc_core::expr::Unit;
 
 /// Operators below each other, at most.
 const MAX_DEPTH: u16 = 200;
@@ -31,6 +32,9 @@ const STRUCTURE: &[&str] = &[
     "and", "as", "between", "by", "collate", "div", "else", "end", "in", "is", "like", "on", "or", "regexp",
     "rlike", "then", "when", "where", "xor",
 ];
+
+/// Functions whose first argument is a unit, such as `day`; `extract` has a form of its own.
+const TAKE_A_UNIT: &[&str] = &["timestampadd", "timestampdiff"];
 
 impl Parser<'_> {
     pub(super) fn expr(&mut self) -> Parsed<Expr> {
@@ -271,6 +275,17 @@ impl Parser<'_> {
         self.make(kind, span)
     }
 
+    /// At the word `interval`: is it one, and not a column of that name?
+    fn interval_begins(&self) -> bool {
+        let unit_at = |n: usize| Unit::ALL.iter().any(|u| self.word_at(n, u.name()));
+        match self.kind_at(1) {
+            TokenKind::Number | TokenKind::String | TokenKind::Param | TokenKind::OpenParen => true,
+            TokenKind::Minus => self.kind_at(2) == TokenKind::Number && self.kind_at(3) == TokenKind::Word,
+            TokenKind::Word | TokenKind::Quoted => unit_at(2),
+            _ => false,
+        }
+    }
+
     fn parenthesised(&mut self) -> Parsed<Expr> {
         self.advance();
         self.no_query()?;
@@ -311,7 +326,7 @@ impl Parser<'_> {
                 let span = self.since(span);
                 self.make(ExprKind::Typed(lower, text), span)
             }
-            "interval" if matches!(next, TokenKind::Number | TokenKind::String | TokenKind::Param) => {
+            "interval" if self.interval_begins() => {
                 self.eat_word("interval");
                 let count = Box::new(self.nested(|p| p.climb(BIT_OR))?);
                 let unit = self.name("a unit, such as \"day\"")?;
@@ -366,6 +381,12 @@ impl Parser<'_> {
             arguments = self.arguments()?;
         }
         self.expect(TokenKind::CloseParen, "\",\" or \")\"")?;
+        if TAKE_A_UNIT.contains(&name.text.as_str())
+            && let Some(Expr { kind, .. }) = arguments.first_mut()
+            && let ExprKind::Column { qualifier: None, name } = kind
+        {
+            *kind = ExprKind::Unit(name.clone());
+        }
         let span = self.since(start);
         self.make(ExprKind::Call { name, distinct, star, arguments }, span)
     }
@@ -376,15 +397,16 @@ impl Parser<'_> {
         self.eat_word("extract");
         self.roles[at] = Role::Function;
         self.advance();
-        let mut unit = self.name("a unit, such as \"year\"")?;
-        unit.text = unit.text.to_ascii_lowercase();
+        let name = Name { text: "extract".to_owned(), span: start };
+        let unit = self.name("a unit, such as \"year\"")?;
+        let unit_span = unit.span;
+        let unit = self.make(ExprKind::Unit(unit), unit_span)?;
         self.expect_word("from")?;
         let operand = self.expr()?;
         self.expect(TokenKind::CloseParen, "\")\"")?;
         let span = self.since(start);
-        // each unit is a function of its own
-        let call = ExprKind::Call { name: unit, distinct: false, star: false, arguments: vec![operand] };
-        self.make(call, span)
+        let arguments = vec![unit, operand];
+        self.make(ExprKind::Call { name, distinct: false, star: false, arguments }, span)
     }
 
     fn case(&mut self) -> Parsed<Expr> {

@@ -2,16 +2,18 @@
 //!
 //! A part that has been refused is `None`; what is around it is not judged, so one mistake is reported once.
 
-use super::cast::Conversion;
+use super::cast::{Conversion, Room};
 use super::number::{Number, NumberType};
 use super::temporal::{parse_datetime, parse_time};
 use super::text::{Collator, LikePattern, is_utf8};
 use super::types::{Class, Coercibility, ExprType, merge_collations, unify};
-use super::{BoundExpr, Branch, Call, Comparison, Decimal, Env, Evaluator, Node, Pattern, RowMeta, nearest};
+use super::{
+    BoundExpr, Branch, Call, Comparison, Decimal, Env, Evaluator, Node, Pattern, Ready, RowMeta, nearest,
+};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::event::{Op, Origin};
-use crate::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, Secret, UnaryOp};
+use crate::expr::{BinaryOp, CastType, Expr, ExprKind, MetaField, Secret, UnaryOp, Unit};
 use crate::function;
 use crate::schema::{Charset, ColumnType, TableId, TableSchema, same_name};
 use crate::value::Value;
@@ -65,6 +67,8 @@ pub(crate) struct Args {
     /// As written.
     pub(crate) name: String,
     pub(crate) args: Vec<BoundExpr>,
+    /// The unit that one of them names.
+    pub(crate) unit: Option<Unit>,
     pub(crate) span: Span,
 }
 
@@ -92,7 +96,7 @@ impl<'s> Binder<'s> {
         None
     }
 
-    fn mismatch(&self, span: &Span, headline: impl Into<String>) -> Diagnostic {
+    pub(crate) fn mismatch(&self, span: &Span, headline: impl Into<String>) -> Diagnostic {
         Diagnostic::error(codes::TYPE_MISMATCH, headline).at(span.clone(), "")
     }
 
@@ -144,6 +148,16 @@ impl<'s> Binder<'s> {
             ExprKind::Cast(operand, ty) => self.cast(operand, *ty, span),
             ExprKind::Collate(operand, name) => self.collate(operand, name, span),
             ExprKind::Call(name, args) => self.call(name, args, span),
+            ExprKind::Interval(..) => {
+                let diagnostic =
+                    self.mismatch(span, "an interval is added to a date or time, or taken from it");
+                self.refuse(diagnostic.help("write `x + interval 1 day` or `date_add(x, interval 1 day)`"))
+            }
+            ExprKind::Unit(unit) => {
+                let headline = format!("the unit \"{}\" stands where a value is meant", unit.name());
+                let diagnostic = self.mismatch(span, headline);
+                self.refuse(diagnostic)
+            }
         }
     }
 
@@ -222,11 +236,10 @@ impl<'s> Binder<'s> {
                 let nullable = a.ty.nullable || b.ty.nullable;
                 Some(boolean(Node::Xor(Box::new([a, b])), nullable, span))
             }
-            BinaryOp::JsonExtract | BinaryOp::JsonUnquote => self.refuse(
-                Diagnostic::error(codes::FEATURE_NOT_YET, "paths into JSON are not built yet")
-                    .at(span.clone(), "a JSON path")
-                    .help("copy the JSON column as it is"),
-            ),
+            BinaryOp::JsonExtract | BinaryOp::JsonUnquote => {
+                let (document, path) = self.both(a, b)?;
+                function::extracted(self, vec![document, path], op == BinaryOp::JsonUnquote, span)
+            }
             BinaryOp::Equal
             | BinaryOp::NotEqual
             | BinaryOp::Less
@@ -250,10 +263,20 @@ impl<'s> Binder<'s> {
                 let node = Node::Bits { op, operands: Box::new([a, b]) };
                 self.folded(BoundExpr { node, ty: ExprType::bigint(true, nullable), span: span.clone() })
             }
-            _ => {
-                let (a, b) = self.both(a, b)?;
-                self.arithmetic(op, a, b, span)
-            }
+            _ => match (op, &a.kind, &b.kind) {
+                (BinaryOp::Add | BinaryOp::Subtract, _, ExprKind::Interval(count, unit)) => {
+                    let (day, count) = self.both(a, count)?;
+                    function::shifted(self, day, count, *unit, op == BinaryOp::Subtract, span)
+                }
+                (BinaryOp::Add, ExprKind::Interval(count, unit), _) => {
+                    let (count, day) = self.both(count, b)?;
+                    function::shifted(self, day, count, *unit, false, span)
+                }
+                _ => {
+                    let (a, b) = self.both(a, b)?;
+                    self.arithmetic(op, a, b, span)
+                }
+            },
         }
     }
 
@@ -268,7 +291,7 @@ impl<'s> Binder<'s> {
         let word = op.symbol();
         let (x, y) = (self.ensure_number(&a, word), self.ensure_number(&b, word));
         x.and(y)?;
-        let ty = arithmetic_type(op, &a.ty, &b.ty);
+        let ty = arithmetic_type(op, &a, &b);
         let number = match number_type(&ty) {
             // the server computes in up to 81 digits; only what leaves the expression must be a DECIMAL
             NumberType::Decimal { precision: 65, scale } => NumberType::Decimal { precision: 81, scale },
@@ -423,6 +446,7 @@ impl<'s> Binder<'s> {
         }
         let has_otherwise = otherwise.is_some();
         results.extend(otherwise);
+        self.ensure_no_bits(&results, span)?;
         let (mut results, ty) = self.unified(results, span)?;
         let otherwise = if has_otherwise { results.pop().map(Box::new) } else { None };
         let nullable = ty.nullable || !has_otherwise;
@@ -441,16 +465,31 @@ impl<'s> Binder<'s> {
         span: &Span,
     ) -> Option<BoundExpr> {
         let when = self.ensure_condition(when)?;
-        let (mut results, ty) = self.unified(vec![then, otherwise], span)?;
+        let results = vec![then, otherwise];
+        self.ensure_no_bits(&results, span)?;
+        let (mut results, ty) = self.unified(results, span)?;
         let (otherwise, then) = (results.pop()?, results.pop()?);
         let branches = vec![Branch { how: Comparison::Never, when, then }];
         let node = Node::Case { operand: None, branches, otherwise: Some(Box::new(otherwise)) };
         Some(BoundExpr { node, ty, span: span.clone() })
     }
 
+    /// Of a BIT among other values the server gives out its bytes, or reads its digits as bytes.
+    fn ensure_no_bits(&mut self, operands: &[BoundExpr], span: &Span) -> Option<()> {
+        if !operands.iter().any(|o| o.ty.class() == Class::Bit) {
+            return Some(());
+        }
+        let diagnostic = self.mismatch(span, "the server does not give out a BIT as a number here");
+        self.refuse(diagnostic.help("write `cast(.. as unsigned)` around it"))
+    }
+
     /// `coalesce(..)`, `ifnull(a, b)`.
     pub(crate) fn coalesce(&mut self, args: Vec<BoundExpr>, span: &Span) -> Option<BoundExpr> {
         let nullable = args.iter().all(|a| a.ty.nullable);
+        if args.iter().any(|a| a.ty.class() == Class::Null) || args.iter().all(|a| a.ty.class() == Class::Bit)
+        {
+            self.ensure_no_bits(&args, span)?;
+        }
         let (args, ty) = self.unified(args, span)?;
         Some(BoundExpr { node: Node::Coalesce(args), ty: ty.with_nullable(nullable), span: span.clone() })
     }
@@ -488,6 +527,10 @@ impl<'s> Binder<'s> {
             let headline = format!("{} is compared with a text", describe(odd));
             let diagnostic = self.mismatch(&odd.span.clone(), headline);
             return self.refuse(diagnostic.help("write `cast(.. as char)`, or `cast` the text"));
+        }
+        if args.iter().all(|a| a.ty.class() == Class::Bit) {
+            let diagnostic = self.mismatch(span, "the server compares BITs among each other as texts");
+            return self.refuse(diagnostic.help("write `cast(.. as unsigned)` around them"));
         }
         self.ensure_ordered(&args.iter().collect::<Vec<_>>(), span)?;
         let (args, ty) = self.unified(args, span)?;
@@ -532,14 +575,14 @@ impl<'s> Binder<'s> {
                 let length = most.map_or(length, |m| length.min(u64::from(m)));
                 let (charset, coercibility) = text_charset(&operand.ty);
                 let ty = ExprType::text(length, charset, coercibility, nullable);
-                (Conversion::Text { fsp: operand.ty.fsp(), length: most }, ty)
+                (Conversion::Text { fsp: operand.ty.fsp(), length: most, room: room_of(&operand) }, ty)
             }
             CastType::Binary { length: most } => {
                 if !is_utf8(&operand.ty) {
                     return self.refuse_charset(&operand);
                 }
                 let ty = ExprType::bytes(most.map_or(length.saturating_mul(4), u64::from), nullable);
-                (Conversion::Bytes { length: most }, ty)
+                (Conversion::Bytes { length: most, room: room_of(&operand) }, ty)
             }
             CastType::Date => (Conversion::Date, ExprType::new(ColumnType::Date, nullable)),
             CastType::DateTime { fsp } => {
@@ -551,12 +594,7 @@ impl<'s> Binder<'s> {
                 (Conversion::Time { fsp }, ExprType::new(ColumnType::Time { fsp }, nullable))
             }
             CastType::Year => (Conversion::Year, ExprType::new(ColumnType::Year, nullable)),
-            CastType::Json => {
-                return self.refuse(
-                    Diagnostic::error(codes::FEATURE_NOT_YET, "casts to JSON are not built yet")
-                        .at(span.clone(), ""),
-                );
-            }
+            CastType::Json => return function::parsed(self, operand, span),
         };
         let from = operand.ty.class();
         if from != Class::Null && !to.takes(from) {
@@ -613,7 +651,22 @@ impl<'s> Binder<'s> {
     }
 
     fn call(&mut self, name: &str, args: &[Expr], span: &Span) -> Option<BoundExpr> {
-        let args: Vec<_> = args.iter().map(|a| self.bind(a)).collect();
+        let known = function::find(name);
+        let takes_unit = known.is_some_and(function::Function::takes_unit);
+        let takes_interval = known.is_some_and(function::Function::takes_interval);
+        let mut unit = None;
+        let written = args.len();
+        let mut bound = Vec::with_capacity(args.len());
+        for (i, arg) in args.iter().enumerate() {
+            match &arg.kind {
+                ExprKind::Unit(u) if takes_unit && i == 0 => unit = Some(*u),
+                ExprKind::Interval(count, u) if takes_interval && i == 1 => {
+                    unit = Some(*u);
+                    bound.push(self.bind(count));
+                }
+                _ => bound.push(self.bind(arg)),
+            }
+        }
         let function = match function::find(name) {
             Some(function) => function,
             None => {
@@ -630,14 +683,19 @@ impl<'s> Binder<'s> {
             let diagnostic = Diagnostic::error(codes::UNKNOWN_FUNCTION, headline).at(span.clone(), "");
             return self.refuse(diagnostic.help(function.help));
         }
-        if !function.takes(args.len()) {
-            let plural = if args.len() == 1 { "" } else { "s" };
-            let headline = format!("\"{name}\" with {} argument{plural}", args.len());
+        if !function.takes(written) {
+            let plural = if written == 1 { "" } else { "s" };
+            let headline = format!("\"{name}\" with {written} argument{plural}");
             let diagnostic = Diagnostic::error(codes::ARGUMENT_COUNT, headline).at(span.clone(), "");
             return self.refuse(diagnostic.help(format!("it is called as `{}`", function.signature)));
         }
-        let args = args.into_iter().collect::<Option<Vec<_>>>()?;
-        (function.bind)(self, Args { name: name.to_owned(), args, span: span.clone() })
+        if takes_unit && unit.is_none() {
+            let headline = format!("the first argument of \"{name}\" is a unit, such as `day`");
+            let diagnostic = self.mismatch(span, headline);
+            return self.refuse(diagnostic.help(format!("it is called as `{}`", function.signature)));
+        }
+        let args = bound.into_iter().collect::<Option<Vec<_>>>()?;
+        (function.bind)(self, Args { name: name.to_owned(), args, unit, span: span.clone() })
     }
 }
 
@@ -651,7 +709,19 @@ impl Binder<'_> {
         span: &Span,
         eval: Evaluator,
     ) -> Option<BoundExpr> {
-        let node = Node::Call(Call { eval, args, ty: ty.clone() });
+        self.evaluated_with(args, ty, span, Ready::Nothing, eval)
+    }
+
+    /// A call that is evaluated by `eval`, with what was made ready for it.
+    pub(crate) fn evaluated_with(
+        &mut self,
+        args: Vec<BoundExpr>,
+        ty: ExprType,
+        span: &Span,
+        ready: Ready,
+        eval: Evaluator,
+    ) -> Option<BoundExpr> {
+        let node = Node::Call(Call { eval, args, ready, ty: ty.clone() });
         self.folded(BoundExpr { node, ty, span: span.clone() })
     }
 
@@ -661,7 +731,7 @@ impl Binder<'_> {
         if matches!(class, Class::Text | Class::Null) {
             return Some(operand);
         }
-        let to = Conversion::Text { fsp: operand.ty.fsp(), length: None };
+        let to = Conversion::Text { fsp: operand.ty.fsp(), length: None, room: room_of(&operand) };
         if class == Class::Bytes || !to.takes(class) {
             let headline = format!("{} is used as a text", describe(&operand));
             let diagnostic = self.mismatch(&operand.span.clone(), headline);
@@ -736,8 +806,20 @@ impl Binder<'_> {
         operands: Vec<BoundExpr>,
         span: &Span,
     ) -> Option<(Vec<BoundExpr>, ExprType)> {
-        let types: Vec<&ExprType> = operands.iter().map(|o| &o.ty).collect();
-        let ty = match unify(&types) {
+        // beside a FLOAT a whole number that was computed or written down counts as BIGINT, beside a DECIMAL one
+        // that is written down counts with its digits
+        let float = operands.iter().any(|o| o.ty.class() == Class::Float);
+        let decimal = operands.iter().any(|o| o.ty.class() == Class::Decimal);
+        let seen = |o: &BoundExpr| match (&o.node, o.ty.class()) {
+            (Node::Column { .. }, _) => o.ty.clone(),
+            (_, Class::Integer) if float => ExprType::bigint(o.ty.is_unsigned(), o.ty.nullable),
+            (Node::Const(..), Class::Integer) if decimal => {
+                ExprType::decimal(digits_of(o).0, 0, o.ty.nullable)
+            }
+            _ => o.ty.clone(),
+        };
+        let types: Vec<ExprType> = operands.iter().map(seen).collect();
+        let ty = match unify(&types.iter().collect::<Vec<_>>()) {
             Ok(ty) => ty,
             Err((a, b)) => {
                 let diagnostic = self.mismatch(span, format!("one value of type {a}, another of type {b}"));
@@ -870,7 +952,9 @@ impl Binder<'_> {
         let diagnostic = self.mismatch(span, headline);
         let classes = (a.ty.class(), b.ty.class());
         self.refuse(match classes {
-            (Class::Json, _) | (_, Class::Json) => diagnostic.help("comparing JSON is not built yet"),
+            (Class::Json, _) | (_, Class::Json) => diagnostic.help(
+                "comparing JSON is not built: take its text with `->>`, and `cast(.. as signed)` for numbers",
+            ),
             (x, y) if x.is_address() && y.is_text() || x.is_text() && y.is_address() => {
                 let ty = if x.is_address() { &a.ty } else { &b.ty };
                 diagnostic.help(format!("write `cast(.. as char)` around the {ty} to compare its text"))
@@ -937,6 +1021,23 @@ impl Binder<'_> {
         }
     }
 
+    /// A text literal as the time of day that it is, or has.
+    pub(crate) fn clock_literal(&mut self, literal: BoundExpr) -> Option<BoundExpr> {
+        let Some(text) = literal.const_text() else { return Some(literal) };
+        let value = match (parse_datetime(text), parse_time(text)) {
+            (Some((value, true)), _) => Some(Value::DateTime(value)),
+            (_, Some(time)) => Some(Value::Time(time)),
+            _ => None,
+        };
+        match value {
+            Some(value) => Some(super::bind::literal(&value, &literal.span)),
+            None => {
+                let diagnostic = self.mismatch(&literal.span, "the text has no time of day");
+                self.refuse(diagnostic.help("write it as '12:00:00' or '2026-01-31 12:00:00'"))
+            }
+        }
+    }
+
     fn day_literal(&mut self, literal: BoundExpr) -> Option<BoundExpr> {
         let Some(Value::Text(text)) = literal.const_value() else { return Some(literal) };
         match parse_datetime(text) {
@@ -949,7 +1050,7 @@ impl Binder<'_> {
     }
 
     /// The collation by which two texts compare, if it is built.
-    fn collator(&mut self, a: &BoundExpr, b: &BoundExpr, span: &Span) -> Option<Collator> {
+    pub(crate) fn collator(&mut self, a: &BoundExpr, b: &BoundExpr, span: &Span) -> Option<Collator> {
         let (charset, coercibility) = merge_collations(&a.ty, &b.ty);
         if let Some(collator) = Collator::of_type(&charset, coercibility) {
             return Some(collator);
@@ -1049,6 +1150,23 @@ fn meta(field: MetaField, span: &Span) -> BoundExpr {
     BoundExpr { node: Node::Meta(field), ty, span: span.clone() }
 }
 
+/// How much room the server has for the text of this value if it is a DOUBLE.
+fn room_of(operand: &BoundExpr) -> Room {
+    match &operand.node {
+        Node::Column { .. } => Room::All,
+        Node::NullIf { operands, .. } => room_of(&operands[0]),
+        Node::Case { branches, otherwise, .. } => branches
+            .iter()
+            .map(|b| &b.then)
+            .chain(otherwise.as_deref())
+            .filter(|e| e.ty.class() != Class::Null)
+            .map(room_of)
+            .reduce(Room::or)
+            .unwrap_or(Room::Some),
+        _ => Room::Some,
+    }
+}
+
 fn number_type(ty: &ExprType) -> NumberType {
     NumberType::of(ty).unwrap_or(NumberType::Double)
 }
@@ -1068,7 +1186,9 @@ fn text_charset(ty: &ExprType) -> (Charset, Coercibility) {
 
 /// The types of arithmetic (MySQL manual 14.6.1 and 14.25), checked against CREATE TABLE .. SELECT on 9.7.
 /// Integers are BIGINT throughout: the server computes them so, and narrows only the column it makes.
-fn arithmetic_type(op: BinaryOp, a: &ExprType, b: &ExprType) -> ExprType {
+fn arithmetic_type(op: BinaryOp, a: &BoundExpr, b: &BoundExpr) -> ExprType {
+    let ((w1, s1), (w2, s2)) = (digits_of(a), digits_of(b));
+    let (a, b) = (&a.ty, &b.ty);
     let (x, y) = (a.class(), b.class());
     let can_be_null = a.nullable
         || b.nullable
@@ -1081,7 +1201,6 @@ fn arithmetic_type(op: BinaryOp, a: &ExprType, b: &ExprType) -> ExprType {
     if x.is_approximate() || y.is_approximate() {
         return ExprType::double(can_be_null);
     }
-    let ((w1, s1), (w2, s2)) = (a.digits(), b.digits());
     let scale = s1.max(s2);
     match op {
         // div_precision_increment is 4 where nobody has changed it
@@ -1096,8 +1215,17 @@ fn arithmetic_type(op: BinaryOp, a: &ExprType, b: &ExprType) -> ExprType {
     }
 }
 
+/// Digits before and after the dot; a whole number that is written down counts with its own.
+fn digits_of(operand: &BoundExpr) -> (u32, u32) {
+    match operand.const_value() {
+        Some(Value::Int(v)) => (v.unsigned_abs().checked_ilog10().unwrap_or(0) + 1, 0),
+        Some(Value::UInt(v)) => (v.checked_ilog10().unwrap_or(0) + 1, 0),
+        _ => operand.ty.digits(),
+    }
+}
+
 /// What an operand is, for messages: its name where it has one, never a literal's value.
-fn describe(operand: &BoundExpr) -> String {
+pub(crate) fn describe(operand: &BoundExpr) -> String {
     match &operand.node {
         Node::Column { name, .. } => format!("\"{name}\" ({})", operand.ty),
         Node::Meta(field) => format!("\"meta.{}\"", field.name()),

@@ -1,8 +1,8 @@
 //! Conversions of values: `cast`, and those that the binder puts in between.
 
 use super::decimal::{Decimal, Rounding};
-use super::number::{Number, NumberType, double_text, float_text};
-use super::temporal::{parse_datetime, parse_time, round_datetime, round_micros};
+use super::number::{Number, NumberType, double_text, double_text_in_full, float_text};
+use super::temporal::{MAX_TIME_MICROS, parse_datetime, parse_time, round_datetime, round_micros};
 use super::{Class, Failure, datetime_of};
 use crate::codes;
 use crate::value::{Date, DateTime, Time, Timestamp, Value};
@@ -11,15 +11,17 @@ use std::borrow::Cow;
 /// What a value is turned into. NULL stays NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conversion {
-    /// Text as the server writes the value; `fsp` is of the type that it comes from. Cut at `length`
-    /// characters.
+    /// Text as the server writes the value; `fsp` is of the type that it comes from, `room` is for a DOUBLE.
+    /// Cut at `length` characters.
     Text {
         fsp: u8,
         length: Option<u32>,
+        room: Room,
     },
     /// Bytes, cut or filled up with zeros to `length`.
     Bytes {
         length: Option<u32>,
+        room: Room,
     },
     /// `cast(.. as signed | unsigned)`: integers wrap around.
     Integer {
@@ -38,6 +40,39 @@ pub(crate) enum Conversion {
         fsp: u8,
     },
     Year,
+}
+
+/// How long the text of a DOUBLE may be. The server writes a column in 24 places (`Field_double`), and what was
+/// computed in 22 (`String::set_real`), which gives some small numbers an exponent or fewer digits. CASE and IF hand
+/// on what their branch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Of a column.
+    All,
+    /// Of what was computed.
+    Some,
+    /// Of one or the other: a number of which it matters is an error.
+    Unclear,
+}
+
+impl Room {
+    /// Of a value that is one or the other of two.
+    pub(crate) fn or(self, other: Room) -> Room {
+        if self == other { self } else { Room::Unclear }
+    }
+
+    fn text(self, v: f64) -> Result<String, Failure> {
+        let (all, some) = (double_text_in_full(v), double_text(v));
+        match self {
+            Room::All => Ok(all),
+            Room::Some => Ok(some),
+            Room::Unclear if all == some => Ok(some),
+            Room::Unclear => Err(Failure::new(
+                codes::OUT_OF_RANGE,
+                "the server's text of the DOUBLE depends on where it comes from",
+            )),
+        }
+    }
 }
 
 impl Conversion {
@@ -71,14 +106,14 @@ impl Conversion {
             return Ok(value);
         }
         match self {
-            Conversion::Text { fsp, length } => {
-                let text = to_text(value, fsp)?;
+            Conversion::Text { fsp, length, room } => {
+                let text = to_text(value, fsp, room)?;
                 Ok(Value::Text(match length {
                     Some(length) => cut(text, length as usize),
                     None => text,
                 }))
             }
-            Conversion::Bytes { length } => to_bytes(value, length),
+            Conversion::Bytes { length, room } => to_bytes(value, length, room),
             Conversion::Integer { unsigned } => to_integer(&value, unsigned),
             Conversion::Number(ty) => to_number(&value)?.store(ty),
             Conversion::Date => Ok(Value::Date(to_datetime(&value)?.date)),
@@ -93,8 +128,12 @@ impl Conversion {
                 other => Err(Failure::unexpected(&other, "a TIMESTAMP")),
             },
             Conversion::Time { fsp } => {
-                let time = to_time(&value)?;
-                Ok(Value::Time(Time { micros: round_micros(time.micros, fsp) }))
+                let micros = round_micros(to_time(&value)?.micros, fsp);
+                // MariaDB's largest TIME is a microsecond short of 839 hours
+                if micros.abs() >= MAX_TIME_MICROS + 1_000_000 {
+                    return Err(Failure::out_of_range("TIME"));
+                }
+                Ok(Value::Time(Time { micros }))
             }
             Conversion::Year => to_year(&value),
         }
@@ -104,7 +143,7 @@ impl Conversion {
 /// A value as the server writes it as text; `fsp` is of its type. `None` where it has no text of its own (BIT, bytes, spatial
 /// values, vectors), and for NULL.
 pub fn server_text<'a>(value: &Value<'a>, fsp: u8) -> Option<Cow<'a, str>> {
-    to_text(value.clone(), fsp).ok()
+    to_text(value.clone(), fsp, Room::All).ok()
 }
 
 fn not_a(what: &str) -> Failure {
@@ -126,7 +165,7 @@ fn cut(text: Cow<'_, str>, chars: usize) -> Cow<'_, str> {
 }
 
 /// As the server writes it.
-fn to_text<'a>(value: Value<'a>, fsp: u8) -> Result<Cow<'a, str>, Failure> {
+fn to_text<'a>(value: Value<'a>, fsp: u8, room: Room) -> Result<Cow<'a, str>, Failure> {
     Ok(match value {
         Value::Text(v) | Value::Json(v) | Value::Decimal(v) => v,
         Value::Enum { label, .. } => label,
@@ -134,7 +173,7 @@ fn to_text<'a>(value: Value<'a>, fsp: u8) -> Result<Cow<'a, str>, Failure> {
         Value::Int(v) => v.to_string().into(),
         Value::UInt(v) => v.to_string().into(),
         Value::Float(v) => float_text(v).into(),
-        Value::Double(v) => double_text(v).into(),
+        Value::Double(v) => room.text(v)?.into(),
         Value::Date(v) => v.to_string().into(),
         Value::Time(v) => v.to_text(fsp).into(),
         Value::DateTime(v) => v.to_text(fsp).into(),
@@ -144,10 +183,10 @@ fn to_text<'a>(value: Value<'a>, fsp: u8) -> Result<Cow<'a, str>, Failure> {
     })
 }
 
-fn to_bytes(value: Value<'_>, length: Option<u32>) -> Result<Value<'_>, Failure> {
+fn to_bytes(value: Value<'_>, length: Option<u32>, room: Room) -> Result<Value<'_>, Failure> {
     let mut bytes = match value {
         Value::Bytes(v) | Value::Geometry(v) | Value::Vector(v) => v,
-        other => match to_text(other, 6)? {
+        other => match to_text(other, 6, room)? {
             Cow::Borrowed(s) => Cow::Borrowed(s.as_bytes()),
             Cow::Owned(s) => Cow::Owned(s.into_bytes()),
         },
@@ -212,6 +251,10 @@ fn to_integer(value: &Value<'_>, unsigned: bool) -> Result<Value<'static>, Failu
         }
         other => {
             let number = to_number(other)?;
+            // the server stops at an exponent, as it does at a dot
+            if matches!(other, Value::Text(text) if text.contains(['e', 'E'])) {
+                return Err(not_a("a whole number"));
+            }
             if let (Number::Decimal(v), Value::Text(_)) = (&number, other)
                 && v.round(0, Rounding::Truncate).compare(v).is_ne()
             {

@@ -245,10 +245,11 @@ pub(crate) fn arithmetic(
     result.fit(ty).map(Some)
 }
 
-/// The whole number as bits: BIGINT UNSIGNED (MySQL manual 14.12).
+/// The whole number as bits: BIGINT UNSIGNED (MySQL manual 14.12). A DECIMAL or DOUBLE counts as a BIGINT before:
+/// beyond that the server takes the greatest one.
 pub(crate) fn to_bits(number: &Number) -> Result<u64, Failure> {
     let v = number.to_whole().ok_or_else(|| Failure::out_of_range("BIGINT"))?;
-    if let Ok(v) = u64::try_from(v) {
+    if let (Number::Int(_), Ok(v)) = (number, u64::try_from(v)) {
         return Ok(v);
     }
     // two's complement, as in `-1 & 255`
@@ -259,6 +260,11 @@ pub(crate) fn to_bits(number: &Number) -> Result<u64, Failure> {
 /// exponent from 1e-15 up to 1e15 (the server's `my_gcvt`).
 pub(crate) fn double_text(v: f64) -> String {
     gcvt(v, 17, 22)
+}
+
+/// A DOUBLE of a column, for which the server has 24 places: enough for all digits of every number.
+pub(crate) fn double_text_in_full(v: f64) -> String {
+    gcvt(v, 17, 24)
 }
 
 /// A FLOAT as the server writes it: six digits, in 12 characters.
@@ -286,8 +292,8 @@ fn gcvt(v: f64, max_digits: usize, width: usize) -> String {
         p if p < len => len + 1,
         p => p,
     };
-    // the server's DBL_DIG
-    if (-14..=15).contains(&point) && plain_width <= width as i32 {
+    // the server's DBL_DIG; a number with a fraction has no exponent beyond it either
+    if ((-14..=15).contains(&point) || point > 15 && len > point) && plain_width <= width as i32 {
         let body = match point {
             ..=0 => format!("0.{}{digits}", "0".repeat((-point) as usize)),
             p if p < len => format!("{}.{}", &digits[..p as usize], &digits[p as usize..]),
@@ -361,9 +367,20 @@ mod tests {
             (5e-324, "5e-324"),
             (-1.2345678901234567e-5, "-1.2345678901234568e-5"),
             (999_999_999_999_996.2, "999999999999996.2"),
+            (1_000_000_000_000_000.5, "1000000000000000.5"),
+            (1e16 + 2.0, "1.0000000000000002e16"),
         ];
         for (v, text) in doubles {
             assert_eq!(double_text(v), text);
+        }
+        // of a column of 9.7
+        for (v, text) in [
+            (1.234_567_890_123_456_7e-6, "0.0000012345678901234567"),
+            (1.234_567_890_123_456_7e-7, "1.2345678901234566e-7"),
+            (-1.234_567_890_123_456_7e-5, "-0.000012345678901234568"),
+            (-2.833_140_940_457_441_3e-242, "-2.8331409404574413e-242"),
+        ] {
+            assert_eq!(double_text_in_full(v), text);
         }
         let floats = [
             (0.1, "0.1"),

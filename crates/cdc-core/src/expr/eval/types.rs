@@ -221,7 +221,8 @@ impl ExprType {
                 u64::from(*precision) + 1 + u64::from(*scale > 0) + u64::from(precision == scale)
             }
             ColumnType::Float { .. } => 12,
-            ColumnType::Double { .. } => 22,
+            // sign, 17 digits, dot, and e-308
+            ColumnType::Double { .. } => 24,
             ColumnType::Bit { .. } => 20,
             ColumnType::Year => 4,
             ColumnType::Date => 10,
@@ -413,9 +414,20 @@ fn unify_two(a: &ExprType, b: &ExprType) -> Option<ExprType> {
 fn unify_numbers(a: &ExprType, b: &ExprType) -> ExprType {
     let (x, y) = (a.class(), b.class());
     if x.is_approximate() || y.is_approximate() {
-        return match (x, y) {
-            (Class::Float, Class::Float) => ExprType::new(ColumnType::Float { unsigned: false }, false),
-            _ => ExprType::double(false),
+        // the server's `field_types_merge_rules`: a FLOAT stays one beside whole numbers, but for INT, and for a
+        // BIGINT that stands first
+        let narrow = |ty: &ExprType, first: bool| match &ty.ty {
+            Some(ColumnType::Float { .. } | ColumnType::Year) => true,
+            Some(ColumnType::Int { width: IntWidth::Int, .. }) => false,
+            Some(ColumnType::Int { width: IntWidth::Big, .. }) => !first,
+            Some(ColumnType::Int { .. }) => true,
+            _ => false,
+        };
+        let float = (x == Class::Float || y == Class::Float) && narrow(a, true) && narrow(b, false);
+        return if float {
+            ExprType::new(ColumnType::Float { unsigned: false }, false)
+        } else {
+            ExprType::double(false)
         };
     }
     if let (Some(ColumnType::Bit { width: m }), Some(ColumnType::Bit { width: n })) = (&a.ty, &b.ty) {
@@ -508,6 +520,7 @@ mod tests {
         let datetime = |fsp| ExprType::new(ColumnType::DateTime { fsp }, false);
         let own = |ty| ExprType::new(ty, false);
         let varchar = |n| ExprType::text(n, Charset::utf8mb4(), Coercibility::Implicit, false);
+        let float = || ExprType::new(ColumnType::Float { unsigned: false }, false);
         let cases = [
             (int(IntWidth::Int, false), decimal(10, 2), "decimal(12,2)"),
             (int(IntWidth::Tiny, false), int(IntWidth::Int, false), "int"),
@@ -519,6 +532,9 @@ mod tests {
             (varchar(20), decimal(10, 2), "varchar(20)"),
             (varchar(20), ExprType::new(ColumnType::Date, false), "varchar(20)"),
             (ExprType::null(), int(IntWidth::Int, false), "int"),
+            (float(), float(), "float"),
+            (float(), int(IntWidth::Small, true), "float"),
+            (float(), int(IntWidth::Int, false), "double"),
             // of MariaDB
             (decimal(65, 38), decimal(10, 2), "decimal(65,38)"),
             (own(ColumnType::Inet6), own(ColumnType::Inet6), "inet6"),
@@ -528,6 +544,8 @@ mod tests {
             assert_eq!(unify(&[&a, &b]).unwrap().to_string(), expect, "{a} and {b}");
             assert_eq!(unify(&[&b, &a]).unwrap().to_string(), expect, "{b} and {a}");
         }
+        assert_eq!(unify(&[&float(), &int(IntWidth::Big, false)]).unwrap().to_string(), "float");
+        assert_eq!(unify(&[&int(IntWidth::Big, false), &float()]).unwrap().to_string(), "double");
         assert!(unify(&[&datetime(0), &int(IntWidth::Int, false)]).is_err());
         assert!(unify(&[&own(ColumnType::Inet4), &own(ColumnType::Inet6)]).is_err());
         assert!(unify(&[&own(ColumnType::Inet4), &int(IntWidth::Big, true)]).is_err());

@@ -188,8 +188,24 @@ fn bare(f: &mut fmt::Formatter<'_>, expr: &Expr) -> fmt::Result {
         }
         ExprKind::Call(function, args) => {
             f.write_str(function)?;
-            list(f, args)
+            match &args[..] {
+                [Expr { kind: ExprKind::Unit(unit), .. }, operand] if function == "extract" => {
+                    write!(f, "({} from ", unit.name())?;
+                    write(f, operand, 0)?;
+                    f.write_str(")")
+                }
+                _ => list(f, args),
+            }
         }
+        ExprKind::Interval(count, unit) => {
+            f.write_str("interval ")?;
+            match count.kind {
+                ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Secret(_) => bare(f, count)?,
+                _ => write!(f, "({count})")?,
+            }
+            write!(f, " {}", unit.name())
+        }
+        ExprKind::Unit(unit) => f.write_str(unit.name()),
     }
 }
 
