@@ -295,6 +295,8 @@ const STRICTER: &[(&str, &str)] = &[
     ("date_sub", "an interval beyond BIGINT is out of range"),
     ("last_day", "a date without a day has none: the server's answer depends on what is around the function"),
     ("timestampadd", "an interval beyond BIGINT is out of range"),
+    ("lpad", "a length of more than 16 million characters, as if each took four bytes"),
+    ("rpad", "as lpad"),
     ("period_add", "a month before year 0 is out of range, where the server's number wraps around"),
 ];
 
