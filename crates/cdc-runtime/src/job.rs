@@ -577,6 +577,16 @@ fn new_job_id() -> String {
     format!("{:016x}{:016x}", word(), word())
 }
 
+/// Who writes a target table.
+struct Owner {
+    /// The flow, by its place.
+    flow: usize,
+    /// A table that flows into it.
+    table: TableId,
+    /// What tells each of these tables in the key.
+    told: BTreeSet<Vec<Row>>,
+}
+
 /// What flows make of every table now, with the sink and the flow's mode: checks on the way that no two source tables meet by
 /// accident.
 pub(crate) fn bind_all(
@@ -584,8 +594,8 @@ pub(crate) fn bind_all(
     schemas: &[Arc<TableSchema>],
 ) -> Result<Vec<(String, SchemaChangeMode, Arc<TargetTable>)>> {
     let mut tables = Vec::new();
-    // by target table: its flow, a table that flows into it, and what tells each of them in the key
-    let mut owners: BTreeMap<(String, String), (usize, TableId, BTreeSet<Vec<Row>>)> = BTreeMap::new();
+    // by sink and target table
+    let mut owners: BTreeMap<(String, String), Owner> = BTreeMap::new();
     for (index, flow) in plan.flows.iter().enumerate() {
         for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
             let bound = BoundFlow::bind(flow, schema).map_err(|mut diagnostics| {
@@ -600,10 +610,11 @@ pub(crate) fn bind_all(
             let owner = owners.entry((flow.sink.clone(), target.name.clone()));
             match owner {
                 std::collections::btree_map::Entry::Vacant(entry) => {
-                    entry.insert((index, schema.id.clone(), BTreeSet::from([bound.key_constants()])));
+                    let told = BTreeSet::from([bound.key_constants()]);
+                    entry.insert(Owner { flow: index, table: schema.id.clone(), told });
                 }
                 std::collections::btree_map::Entry::Occupied(mut entry) => {
-                    let (other, id, told) = entry.get_mut();
+                    let Owner { flow: other, table: id, told } = entry.get_mut();
                     let may_meet =
                         index == *other && (told.insert(bound.key_constants()) || flow.last_of_key);
                     if !may_meet {
