@@ -233,7 +233,8 @@ impl Soak {
 
     /// Something at the target needs a column from now on.
     fn protect(&mut self) -> Result<()> {
-        let columns = self.target.columns("soak_try_evolve.")?;
+        // there may be no target yet, or none for a moment
+        let Ok(columns) = self.target.columns("soak_try_evolve.") else { return Ok(()) };
         let all: Vec<(&String, &String)> = columns
             .iter()
             .flat_map(|(table, columns)| columns.iter().map(move |c| (table, c)))
