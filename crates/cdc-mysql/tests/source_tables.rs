@@ -194,7 +194,7 @@ async fn case_14_another_column_of_the_same_name_while_chunks_are_read() -> Resu
     let mut config = config(server, &["s14n.t"]);
     config.chunk_rows = 100;
     common::at(&mut config, cdc_mysql::config::Point::AfterLow, "t", 5, move || {
-        let sql = "ALTER TABLE s14n.t DROP COLUMN v; ALTER TABLE s14n.t ADD COLUMN v VARCHAR(10) NOT NULL DEFAULT 'text'";
+        let sql = "ALTER TABLE s14n.t DROP COLUMN v; ALTER TABLE s14n.t ADD COLUMN v VARCHAR(10) NOT NULL DEFAULT 'text'; UPDATE s14n.t SET v = 'row'";
         _ = common::server().sql(sql).unwrap_or_else(|error| panic!("{error}"));
     });
     let mut capture = Capture::start(config).await?;
