@@ -108,6 +108,8 @@ impl Soak {
                 tables: 5,
                 removes: mode == "evolve",
                 renames: mode == "evolve" || mode == "lenient",
+                // what needs a column there keeps the whole table from being dropped
+                rebuilds: mode != "try_evolve",
                 crosses: mode == "evolve" || mode == "lenient",
                 pause: Duration::from_millis(150),
             };
