@@ -181,6 +181,29 @@ async fn case_14_another_key_while_chunks_are_read() -> Result<()> {
     assert_all_equal(server, &copy).await
 }
 
+/// Behind the SELECT's low watermark a column goes and another one comes under its name: what the SELECT reads is no
+/// number any more, which is no error of the value.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_14_another_column_of_the_same_name_while_chunks_are_read() -> Result<()> {
+    let server = server();
+    server.sql(&format!(
+        "CREATE DATABASE s14n; USE s14n; CREATE TABLE t (id INT PRIMARY KEY, v SMALLINT); {};
+         INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000) SELECT n, n FROM s",
+        server.kind().recursion(1000)
+    ))?;
+    let mut config = config(server, &["s14n.t"]);
+    config.chunk_rows = 100;
+    common::at(&mut config, cdc_mysql::config::Point::AfterLow, "t", 5, move || {
+        let sql = "ALTER TABLE s14n.t DROP COLUMN v; ALTER TABLE s14n.t ADD COLUMN v VARCHAR(10) NOT NULL DEFAULT 'text'; UPDATE s14n.t SET v = 'row'";
+        _ = common::server().sql(sql).unwrap_or_else(|error| panic!("{error}"));
+    });
+    let mut capture = Capture::start(config).await?;
+    let mut copy = Copy::of(&capture);
+    copy.run(&mut capture, |capture, _| capture.is_whole()).await?;
+    copy.catch_up(&mut capture).await?;
+    assert_all_equal(server, &copy).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_34_patterns_that_match_nothing() -> Result<()> {
     let server = server();

@@ -717,7 +717,8 @@ impl Committer {
             match result {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_transient() && !group.lost && !self.shared.failure.is_set() => {
-                    if self.stop.is_told() {
+                    // (without what the target refuses it is done at once)
+                    if self.stop.is_told() && error.code() != codes::SCHEMA_CHANGE_REFUSED {
                         return Err(error
                             .note("told to stop: not tried again; the target stands at the commit before"));
                     }

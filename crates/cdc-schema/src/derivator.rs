@@ -141,8 +141,10 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     let table = after.target();
     let replaces = changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }));
     let again = changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
-    let joined =
-        question.evolved.filter(|_| !(replaces && *share == Share::Alone && flow.soft_delete.is_none()));
+    // a target that refuses to let the old one go keeps it, and so does one whose deleted rows are to stay
+    let stays = question.refused.contains("drop_table");
+    let keeps = flow.soft_delete.is_some();
+    let joined = question.evolved.filter(|_| stays || keeps || !(replaces && *share == Share::Alone));
     let Some(there) = joined else {
         let mut steps = Vec::new();
         // one of an older shape may be there, from before a restart
@@ -167,9 +169,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     let now = Evolved::of(table);
     let same_key =
         now.key.len() == evolved.key.len() && now.key.iter().zip(&evolved.key).all(|(a, b)| same_name(a, b));
-    // rows that were deleted are to stay
-    let keeps = flow.soft_delete.is_some();
-    if evolved.feeds.is_empty() && !keeps && (!merges || (again && !same_key)) {
+    if evolved.feeds.is_empty() && !keeps && !(stays && same_key) && (!merges || (again && !same_key)) {
         // nobody's any more: it becomes what the flow writes, if its rows go
         if again && (now.columns != evolved.columns || !same_key) {
             steps.push(step("drop_table", TargetSchemaChange::DropTable { table: evolved.name.clone() }));
@@ -189,7 +189,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     }
     let mut joined = evolved.clone();
     let widened = joined.join(table, flow.on_schema_change)?;
-    if flow.on_schema_change == SchemaChangeMode::Ignore {
+    if flow.on_schema_change == SchemaChangeMode::Ignore || stays {
         // what the target has is fed by name
         evolved.feeds.push(by_name(&evolved, table));
         left.extend(evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default());
@@ -280,7 +280,12 @@ fn made_anew(question: &Question<'_>, before: &BoundFlow, after: &BoundFlow) -> 
     let work = Work::new(question, before)?;
     let mut evolved = work.evolved;
     let name = evolved.name.clone();
-    let replace = if dropped && !again { act(question, "drop_table", "drop_table", &name)? } else { true };
+    let replace = if dropped && !again {
+        act(question, "drop_table", "drop_table", &name)?
+    } else {
+        // a target that refuses to let the old one go keeps it
+        !question.refused.contains("drop_table")
+    };
     let ignore = question.flow.on_schema_change == SchemaChangeMode::Ignore || !replace;
     let keeps = question.flow.soft_delete.is_some();
     if ignore || keeps || *share != Share::Alone {

@@ -63,6 +63,10 @@
 //!   next one may have been made or not, and looks: each is one statement, and *a change that the target already
 //!   shows is no error*. (The note is needed because "rename a to b, add a" looks done in part and is not: the second
 //!   statement made what the first one looks for.)
+//! * A table that was made in a tick which never came again (the source has dropped or renamed it meanwhile, and it was taken
+//!   in with the structure of a moment that is over) would stay: so it is marked as made (`changing = 2`). Behind the next tick
+//!   whose changes have all come it goes, empty as it is, unless that tick has made it anew. One that is still to come is then made
+//!   when it comes.
 //! * Until it has come again, a marked table is not checked and not made anew: its old shape is not to be had. No row of
 //!   it can come in front of the change.
 //! * *No other run's definition.* Definitions run in a session that holds the named lock, after the epoch was read in
@@ -120,6 +124,9 @@ use write::{Way, Writer};
 const PROGRESS: &str = "_cdc_progress";
 /// Which tables they write.
 const TABLES: &str = "_cdc_tables";
+
+/// `changing` of a table that is made.
+const MADE: u32 = 2;
 
 /// What each of our tables has, in order.
 const OURS: [(&str, &[&str]); 2] = [
@@ -243,6 +250,8 @@ pub struct MysqlSink {
     changed: HashSet<String>,
     /// Tables that an earlier run has left between two shapes.
     between: HashSet<String>,
+    /// Those of them that it has made.
+    made_before: HashSet<String>,
     /// What the source captures, if this is its server; and whether that tells no letter case apart in names.
     captured: Option<(TableSet, bool)>,
 }
@@ -306,6 +315,7 @@ impl MysqlSink {
             seen: Vec::new(),
             changed: HashSet::new(),
             between: HashSet::new(),
+            made_before: HashSet::new(),
             captured: None,
         }
     }
@@ -464,10 +474,11 @@ impl MysqlSink {
             claim.ours(),
             claim.epoch
         )];
+        let mark = if matches!(change, TargetSchemaChange::CreateTable { .. }) { MADE } else { 1 };
         for name in names(change) {
             marks.push(format!(
-                "INSERT INTO {TABLES} (pipeline, sink, name, changing) VALUES ({}, {}, {}, 1) \
-                 ON DUPLICATE KEY UPDATE changing = 1",
+                "INSERT INTO {TABLES} (pipeline, sink, name, changing) VALUES ({}, {}, {}, {mark}) \
+                 ON DUPLICATE KEY UPDATE changing = {mark}",
                 sql::text(&claim.job.pipeline),
                 sql::text(&claim.job.sink),
                 sql::text(name)
@@ -580,6 +591,33 @@ impl MysqlSink {
         }
     }
 
+    /// Tables that an earlier run has made in a tick of its own, and no change has spoken of since.
+    fn strays(&self) -> impl Iterator<Item = &String> {
+        let is_stray = |t: &&String| !self.seen.is_empty() && !self.changed.contains(*t);
+        self.made_before.iter().filter(is_stray)
+    }
+
+    /// They go, behind a commit. What is not done because of a crash is found again.
+    fn remove_strays(&mut self) -> Result<()> {
+        let claim = self.claim.clone().ok_or_else(not_claimed)?;
+        let strays: Vec<String> = self.strays().cloned().collect();
+        for table in strays {
+            self.writers.remove(&table);
+            let (link, errors) = self.link()?;
+            let failed =
+                |e: &mysql_async::Error| errors.of(codes::TARGET_DDL, &format!("removing \"{table}\""), e);
+            if let Some(found) = look(link, errors, &table)?
+                && !found.has_rows(link).map_err(|e| failed(&e))?
+            {
+                link.run(format!("DROP TABLE {}", sql::quote(&found.name))).map_err(|e| failed(&e))?;
+            }
+            link.run(format!("DELETE FROM {TABLES} WHERE {} AND name = {}", claim.ours(), sql::text(&table)))
+                .map_err(|e| failed(&e))?;
+        }
+        self.made_before.clear();
+        Ok(())
+    }
+
     fn is_listed(&mut self, job: &JobIdentity, table: &str) -> Result<bool> {
         Ok(self.owners(table)?.iter().any(|(p, s)| *p == job.pipeline && *s == job.sink))
     }
@@ -674,7 +712,14 @@ impl MysqlSink {
             return Err(fenced(&self.options, held.as_ref()));
         }
         if all_seen && (!self.changed.is_empty() || !self.between.is_empty()) {
-            let unmark = format!("UPDATE {TABLES} SET changing = 0 WHERE {} AND changing <> 0", claim.ours());
+            let strays: Vec<String> = self.strays().map(|t| sql::text(t)).collect();
+            let but = if strays.is_empty() {
+                String::new()
+            } else {
+                format!(" AND name NOT IN ({})", strays.join(", "))
+            };
+            let unmark =
+                format!("UPDATE {TABLES} SET changing = 0 WHERE {} AND changing <> 0{but}", claim.ours());
             self.run(&unmark, codes::TARGET_WRITE, &doing)?;
         }
         let answer = self.run("COMMIT", codes::TARGET_WRITE, &doing);
@@ -719,7 +764,7 @@ impl Sink for MysqlSink {
         let between = read_between(link, job)
             .map_err(|e| errors.of(codes::TARGET_OPEN, "reading which tables are ours", &e))?;
         let resume = held.map(|held| held.resume(&self.options)).transpose()?;
-        self.between = between;
+        (self.between, self.made_before) = between;
         self.inspected = Some((job.clone(), resume.is_some()));
         Ok(resume)
     }
@@ -815,7 +860,7 @@ impl Sink for MysqlSink {
         for statement in statements {
             link.run(&statement).map_err(|e| failed(&e))?;
         }
-        self.between = read_between(&mut link, job).map_err(|e| failed(&e))?;
+        (self.between, self.made_before) = read_between(&mut link, job).map_err(|e| failed(&e))?;
         self.claim = Some(Claim { job: job.clone(), epoch, previous });
         self.link = Some(link);
         Ok(())
@@ -914,6 +959,9 @@ impl Sink for MysqlSink {
         match self.try_commit(tick, binding) {
             Ok(committed) => {
                 if self.seen.len() >= self.made.len() {
+                    if !self.seen.is_empty() {
+                        self.remove_strays()?;
+                    }
                     self.between.clear();
                     self.made.clear();
                 }
@@ -1099,13 +1147,18 @@ fn read_progress(link: &mut Link, job: &JobIdentity, lock: bool) -> mysql_async:
     }))
 }
 
-/// The tables that a schema change has begun to change, and whose tick is not committed.
-fn read_between(link: &mut Link, job: &JobIdentity) -> mysql_async::Result<HashSet<String>> {
-    let sql = format!("SELECT name FROM {TABLES} WHERE {} AND changing <> 0", ours(job));
-    match link.texts(sql) {
-        Err(mysql_async::Error::Server(e)) if e.code == 1146 => Ok(HashSet::new()),
-        rows => Ok(rows?.into_iter().map(|r| r.concat()).collect()),
-    }
+/// The tables that a schema change has begun to change, and whose tick is not committed; and those of them that it has made.
+fn read_between(
+    link: &mut Link,
+    job: &JobIdentity,
+) -> mysql_async::Result<(HashSet<String>, HashSet<String>)> {
+    let sql = format!("SELECT name, changing FROM {TABLES} WHERE {} AND changing <> 0", ours(job));
+    let rows = match link.texts(sql) {
+        Err(mysql_async::Error::Server(e)) if e.code == 1146 => Vec::new(),
+        rows => rows?,
+    };
+    let made = rows.iter().filter(|r| r[1] == MADE.to_string()).map(|r| r[0].clone()).collect();
+    Ok((rows.into_iter().map(|r| r[0].clone()).collect(), made))
 }
 
 /// Lists a table as written by us.

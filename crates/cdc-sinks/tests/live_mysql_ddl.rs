@@ -503,6 +503,48 @@ fn a_table_that_was_made_in_a_tick_that_comes_again_with_another_shape() {
     assert_eq!(target.run("SELECT COUNT(*) FROM theirs"), ["0"]);
 }
 
+/// A table that was made in a tick which a crash has cut off, and that never comes again.
+#[test]
+fn a_table_that_was_made_and_does_not_come_again_goes() {
+    let server = start();
+    let target = Target::new(&server, "strays");
+    let make = |name| {
+        let table = table(name, vec![Column::new("id", int()).not_null()], &[0]);
+        Change::CreateTable { table }
+    };
+    let tables = |target: &Target<'_>| {
+        target.run(
+            "SELECT GROUP_CONCAT(TABLE_NAME ORDER BY 1) FROM information_schema.TABLES \
+             WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME NOT LIKE '\\_cdc%'",
+        )
+    };
+    for (tick, again) in [(2, "stray"), (3, "other")] {
+        let mut sink = if tick == 2 { filled(&target) } else { target.sink() };
+        if tick == 3 {
+            sink.claim(&job("run 3")).unwrap();
+        }
+        sink.apply(&make("stray")).unwrap();
+        let mut sink = target.sink();
+        sink.claim(&job("run 2")).unwrap();
+        // rows alone say nothing of what is still to come
+        sink.prepare(&orders()).unwrap();
+        sink.write(&upserts(&orders(), 10 * tick, &[order(3, "c")])).unwrap();
+        sink.commit(10 * tick, &binding(10 * tick)).unwrap();
+        assert!(tables(&target)[0].contains("stray"));
+        sink.apply(&make(again)).unwrap();
+        sink.commit(10 * tick + 1, &binding(10 * tick + 1)).unwrap();
+        if again == "stray" {
+            assert_eq!(tables(&target), ["orders,stray"]);
+            sink.apply(&Change::DropTable { table: "stray".into() }).unwrap();
+            sink.commit(10 * tick + 2, &binding(10 * tick + 2)).unwrap();
+        } else {
+            assert_eq!(tables(&target), ["orders,other"]);
+        }
+    }
+    let listed = target.run("SELECT name, changing FROM _cdc_tables ORDER BY 1");
+    assert_eq!(listed, ["orders|0", "other|0"]);
+}
+
 /// What the committer never does: rows of its tick in front of a change. Those with a key are taken again; others could
 /// not be told from new ones.
 #[test]

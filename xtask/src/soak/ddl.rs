@@ -108,6 +108,8 @@ impl Soak {
                 tables: 5,
                 removes: mode == "evolve",
                 renames: mode == "evolve" || mode == "lenient",
+                // what needs a column there keeps the whole table from being dropped
+                rebuilds: mode != "try_evolve",
                 crosses: mode == "evolve" || mode == "lenient",
                 pause: Duration::from_millis(150),
             };
@@ -233,7 +235,8 @@ impl Soak {
 
     /// Something at the target needs a column from now on.
     fn protect(&mut self) -> Result<()> {
-        let columns = self.target.columns("soak_try_evolve.")?;
+        // there may be no target yet, or none for a moment
+        let Ok(columns) = self.target.columns("soak_try_evolve.") else { return Ok(()) };
         let all: Vec<(&String, &String)> = columns
             .iter()
             .flat_map(|(table, columns)| columns.iter().map(move |c| (table, c)))

@@ -20,6 +20,7 @@
 //! *LW must hold every transaction given out or made to wait, before a restart too*: as for chunks.
 
 use super::Message;
+use super::discover::discover;
 use crate::binlog::LogPoint;
 use crate::charsets;
 use crate::config::Config;
@@ -29,6 +30,7 @@ use crate::server::{Flavor, Server};
 use crate::snapshot::chunk::{self, quote_name};
 use crate::snapshot::spill::Spill;
 use crate::snapshot::watermark::{self, Watermark};
+use cdc_core::plan::pattern::TableSet;
 use cdc_core::{Error, Result, Row, RowBuilder, TableSchema, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -240,6 +242,19 @@ fn name_of(schema: &TableSchema) -> String {
     format!("{}.{}", quote_name(&schema.id.database), quote_name(&schema.id.table))
 }
 
+/// Is the table another one by now? Then what cannot be decoded is of a statement that the log reader will come to.
+async fn has_moved(config: &Config, schema: &TableSchema) -> Result<bool> {
+    let mut conn = connect(config).await?;
+    let only = Config { tables: TableSet::only([&schema.id]), ..config.clone() };
+    let found = discover(&mut conn, &only).await;
+    let _ = conn.disconnect().await;
+    match found {
+        Ok((structures, _)) => Ok(structures.get(&schema.id).is_none_or(|now| now.columns != schema.columns)),
+        Err(error) if error.code() == codes::NO_TABLES => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// All rows, in one pass.
 async fn read(conn: &mut Conn, config: &Config, schema: &Arc<TableSchema>, line: &Line) -> Result<()> {
     let decoder = ResultDecoder::new(schema)?;
@@ -257,7 +272,13 @@ async fn read(conn: &mut Conn, config: &Config, schema: &Arc<TableSchema>, line:
     while let Some(row) = result.next().await.map_err(failed)? {
         values.clear();
         values.extend(row.unwrap_raw().into_iter().map(|v| v.unwrap_or(mysql_async::Value::NULL)));
-        let row = decoder.decode(&mut builder, &values)?;
+        let row = match decoder.decode(&mut builder, &values) {
+            Ok(row) => row,
+            Err(error) if has_moved(config, schema).await? => {
+                return Err(Error::transient(codes::CHUNK_FAILED, error.to_string()));
+            }
+            Err(error) => return Err(error),
+        };
         bytes += row.as_bytes().len();
         rows.push(row);
         if rows.len() as u64 >= config.chunk_rows || bytes >= config.chunk_bytes {

@@ -236,6 +236,11 @@ pub async fn read(
             }
             return Err(ChunkError::Failed(query_error(error, "reading a chunk")));
         }
+        // a column of this name with another type: the SELECT ran behind a statement that the log reader has not reached
+        Err(ReadError::Value(error)) if error.code() == codes::VALUE_UNDECODABLE => {
+            let high = written_end(conn, server).await?;
+            return Err(ChunkError::Moved(high, error));
+        }
         Err(ReadError::Value(error)) => return Err(ChunkError::Failed(error)),
     };
     config.reach(Point::BeforeHigh, &job.table.schema.id);

@@ -52,6 +52,8 @@ pub struct ShapesOptions {
     pub removes: bool,
     /// Tables change their names, and their keys.
     pub renames: bool,
+    /// Tables are swapped with others that nobody copies: a target is told to drop them and to make them again.
+    pub rebuilds: bool,
     /// Names of columns come again, numbers become text, days get a time: where a target stays behind, what it has under
     /// a name is another column, a text is no number, and a time has no place in a DATE.
     pub crosses: bool,
@@ -67,6 +69,7 @@ impl Default for ShapesOptions {
             tables: 4,
             removes: true,
             renames: true,
+            rebuilds: true,
             crosses: true,
             pause: Duration::from_millis(60),
         }
@@ -445,7 +448,7 @@ impl Shapes {
                 let key = if table.wide_key { "id, n" } else { "id" };
                 (alter(format!("DROP PRIMARY KEY, ADD PRIMARY KEY ({key})")), Class::Shape)
             }
-            (82..85, _) => (
+            (82..85, _) if self.options.rebuilds => (
                 format!(
                     "CREATE TABLE hidden_new LIKE {name};\nINSERT INTO hidden_new SELECT * FROM {name} WHERE id % 7 <> 3;\n\
                      RENAME TABLE {name} TO hidden_old, hidden_new TO {name};\nDROP TABLE hidden_old;\n"
