@@ -27,7 +27,7 @@ const NAMED: usize = 5;
 /// Prints the schemas.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn show(pipeline: &str, sinks: &[SinkSchemas], is_json: bool) -> Result<()> {
     if is_json {
         return print_json(&to_json(pipeline, sinks));
