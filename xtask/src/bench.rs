@@ -92,21 +92,18 @@ pub fn main(args: &mut Args) -> Result<()> {
             bench.snapshot(name, table, rows, &mut failures)?;
         }
     }
+    // in front of what writes to the tables
+    for (kind, snapshot, _) in of_targets.iter().filter(|(_, snapshot, _)| wanted(snapshot)) {
+        let target = targets::Target::start(kind, &bench.folder)?;
+        bench.snapshot_into(&target, snapshot, sizes.narrow, &mut failures)?;
+    }
     if wanted("log_null") {
         bench.log(&sizes, quick, &mut failures)?;
     }
-    for (kind, snapshot, log) in &of_targets {
-        if !wanted(snapshot) && !wanted(log) {
-            continue;
-        }
+    for (kind, _, log) in of_targets.iter().filter(|(_, _, log)| wanted(log)) {
         let target = targets::Target::start(kind, &bench.folder)?;
-        if wanted(snapshot) {
-            bench.snapshot_into(&target, snapshot, sizes.narrow, &mut failures)?;
-        }
-        if wanted(log) {
-            let transactions = bench.churn(&sizes)?;
-            bench.log_into(&target, log, transactions * data::ROWS_PER_TRANSACTION, &mut failures)?;
-        }
+        let transactions = bench.churn(&sizes)?;
+        bench.log_into(&target, log, transactions * data::ROWS_PER_TRANSACTION, &mut failures)?;
     }
     // behind all that reads the log from its beginning
     if wanted("latency_sqlite_1000") {
@@ -118,7 +115,9 @@ pub fn main(args: &mut Args) -> Result<()> {
     let version = bench.server.installation().version()?;
     report::write(&bench.folder, &version, &bench.entries)?;
     bench.server.stop()?;
-    remove_dir(&datadir)?;
+    for dir in [&datadir, &bench.folder.join("target"), &bench.folder.join("state")] {
+        remove_dir(dir)?;
+    }
     if !failures.is_empty() {
         bail!("{}", failures.join("\n"));
     }

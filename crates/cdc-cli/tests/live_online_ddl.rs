@@ -237,3 +237,35 @@ fn case_46_the_statements_of_gh_ost() -> Result<()> {
     }
     followed(&ended(&job, run, database)?, 2)
 }
+
+/// The copy was made before anybody looked: its structure is not known, so its swap is a table that comes.
+#[test]
+fn case_46_a_start_while_the_real_tool_is_at_work() -> Result<()> {
+    let database = "pt_late";
+    let (job, run) = start(database, "*", "evolve", "trust")?;
+    run.stop()?;
+    std::fs::remove_dir_all(job.path("state"))?;
+    std::fs::remove_file(job.path("target.db"))?;
+    let writers = Writers::start(server(), database);
+    // time enough for a whole start
+    let slow = ["--chunk-size", "50", "--chunk-time", "0", "--sleep", "0.2"];
+    let at_work = tool(database, "ADD COLUMN c INT NOT NULL DEFAULT 5", &slow)?.spawn()?;
+    support::until("the tool's table is there", || {
+        Ok(!server().sql(&format!("SHOW TABLES IN {database} LIKE '\\_t\\_new'"))?.is_empty())
+    })?;
+    job.catch_up(&[])?;
+    ensure!(tables(&job)? == "t", "tables at the target: {}", tables(&job)?);
+    let mut run = job.start(&[])?;
+    run.says("going on from tick")?;
+    ensure!(
+        !server().sql(&format!("SHOW TABLES IN {database} LIKE '\\_t\\_new'"))?.is_empty(),
+        "it was over before"
+    );
+    let output = at_work.wait_with_output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    writers.stop()?;
+    run.until("the tables are equal", |_| Ok(job.compare(server(), (database, "t"), "t").is_ok()))?;
+    let said = ended(&job, run, database)?;
+    ensure!(said.done("snapshot").is_some_and(|rows| rows > 3000), "{}", said.text());
+    Ok(())
+}

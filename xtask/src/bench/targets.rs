@@ -4,6 +4,7 @@
 //! the file is not measured. For the log it is as many rows as the log has row events, of the same two tables.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -193,6 +194,8 @@ impl Bench {
              INTO OUTFILE '{}' CHARACTER SET utf8mb4",
             file.display()
         ))?;
+        // PostgreSQL's programs do not run as root
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
         Ok(file)
     }
 }
