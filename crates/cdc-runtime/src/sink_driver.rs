@@ -26,13 +26,14 @@
 //! back-off. What was written in parts and is too large to be held cannot be; then the run ends, and the next start
 //! goes on from where the target stands.
 
-use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetTable};
+use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetSchemaChange, TargetTable};
 use cdc_core::event::SchemaEvent;
 use cdc_core::faults;
 use cdc_core::plan::program::BoundFlow;
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
 use cdc_core::position::Binding;
 use cdc_core::schema::{Column, TableId, TableSchema};
+use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
 use cdc_core::{Diagnostic, Error, Result, Row, Severity, codes};
 use cdc_materialize::render::{Failure, SinkBatch, SinkPort};
@@ -611,7 +612,12 @@ impl Committer {
         }
         let identity = self.identity(flow, work);
         let refused = self.refusals.get(&identity).cloned().unwrap_or_default();
-        let (derived, before) = self.derived(flow, work, &refused).map_err(place)?;
+        let (mut derived, before) = self.derived(flow, work, &refused).map_err(place)?;
+        if work.before.is_none() && !self.sink.holds_progress() {
+            // a feed has nothing that could be left behind: readers of it are told what the source has done
+            let was_told = work.event.changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }));
+            derived.steps.retain(|s| was_told || !matches!(s.change, TargetSchemaChange::DropTable { .. }));
+        }
         self.feeds.follow(flow, work);
         for step in &derived.steps {
             faults::at("schema.apply");
