@@ -52,6 +52,7 @@ fn derivation(c: &mut Criterion) {
                 after: Some(&after),
                 share: &Share::Alone,
                 evolved: Some(&evolved),
+                taken: None,
                 refused: &refused,
             };
             group.bench_function(format!("{name}, {}", mode.name()), |b| b.iter(|| derive(&question)));

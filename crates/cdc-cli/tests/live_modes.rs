@@ -382,3 +382,123 @@ fn equal_keys_of_two_tables_are_refused_unless_the_last_one_is_to_stay() -> Resu
     job.verify()?;
     Ok(())
 }
+
+/// What a table's rows are for a flow depends on its name: whether the flow takes it, and what it writes of the name. A table that
+/// gets another one is copied again where that matters.
+fn renamed(database: &str, flow: &str, sql: &str, changes: &[&str], wanted: (&str, &[&str])) -> Result<Job> {
+    let server = server();
+    let body = format!("sink dw = sqlite {{ path = \"target.db\" }}\n{flow}");
+    let job = begin(server, database, sql, "", &body)?;
+    for change in changes {
+        server.sql(&format!("USE {database}; {change}"))?;
+        job.catch_up(&["--workers", "2"]).with_context(|| (*change).to_owned())?;
+        job.verify().with_context(|| (*change).to_owned())?;
+    }
+    let rows = job.rows(wanted.0)?;
+    ensure!(rows == wanted.1, "{rows:?}");
+    Ok(job)
+}
+
+const PAIR: &str = "CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 1), (2, 2);
+                    CREATE TABLE n (id INT PRIMARY KEY, a INT); INSERT INTO n VALUES (2, 20), (5, 5)";
+
+#[test]
+fn case_44_a_table_that_is_renamed_into_a_flow_is_copied() -> Result<()> {
+    for (database, mode) in
+        [("into_lenient", "lenient"), ("into_evolve", "evolve"), ("into_ignore", "ignore")]
+    {
+        let flow = format!("src.t => dw.t with {{ on_schema_change = {mode} }}");
+        let changes = [
+            "RENAME TABLE t TO o, n TO t; UPDATE t SET a = a + 1 WHERE id = 2",
+            "CREATE TABLE n LIKE t; INSERT INTO n VALUES (7, 7); RENAME TABLE t TO o2, n TO t",
+        ];
+        renamed(database, &flow, PAIR, &changes, ("SELECT * FROM t ORDER BY id", &["7|7"]))?;
+    }
+    let evolve = "src.t => dw.t with { on_schema_change = evolve }";
+    let changes = [
+        "DROP TABLE t; RENAME TABLE n TO t",
+        "ALTER TABLE t ADD b INT DEFAULT 3; UPDATE t SET a = 6 WHERE id = 5",
+    ];
+    renamed("into_dropped", evolve, PAIR, &changes, ("SELECT * FROM t ORDER BY id", &["2|20|3", "5|6|3"]))?;
+    // one that goes takes its rows along, and another one of its name begins anew
+    let changes = [
+        "RENAME TABLE t TO zz; CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL); INSERT INTO t VALUES (1, 5)",
+        "RENAME TABLE n TO m, t TO n, m TO t; UPDATE t SET a = 21 WHERE id = 2",
+    ];
+    renamed("out_evolve", evolve, PAIR, &changes, ("SELECT * FROM t ORDER BY id", &["2|21", "5|5"]))?;
+    Ok(())
+}
+
+#[test]
+fn a_name_that_is_in_the_rows_follows_a_rename() -> Result<()> {
+    let shards = "CREATE TABLE o_1 (id INT PRIMARY KEY, a INT); CREATE TABLE o_2 LIKE o_1; CREATE TABLE x_5 LIKE o_1;
+                  INSERT INTO o_1 VALUES (1, 1), (2, 2); INSERT INTO o_2 VALUES (1, 10); INSERT INTO x_5 VALUES (5, 5), (6, 6)";
+    for mode in ["lenient", "evolve"] {
+        let flow = format!(
+            "src./o_.*/ |> extend meta.table as shard => dw.o key (shard, id) with {{ on_schema_change = {mode} }}"
+        );
+        let changes = [
+            "RENAME TABLE o_1 TO o_9; UPDATE o_9 SET a = 7 WHERE id = 1; DELETE FROM o_9 WHERE id = 2",
+            "RENAME TABLE x_5 TO o_5; UPDATE o_5 SET a = 7 WHERE id = 6",
+            "CREATE TABLE o_1 LIKE o_9; INSERT INTO o_1 VALUES (1, 100)",
+        ];
+        let wanted = ["o_1|1|100", "o_2|1|10", "o_5|5|5", "o_5|6|7", "o_9|1|7"];
+        let sql = "SELECT shard, id, a FROM o ORDER BY shard, id";
+        renamed(&format!("shards_{mode}"), &flow, shards, &changes, (sql, &wanted))?;
+    }
+    let flow = "src.* |> extend meta.table as origin => dw.*";
+    let changes = ["RENAME TABLE t TO t9; UPDATE t9 SET a = 7 WHERE id = 1"];
+    let wanted = ["1|7|t9", "2|2|t9"];
+    renamed("origins", flow, PAIR, &changes, ("SELECT id, a, origin FROM t9 ORDER BY id", &wanted))?;
+    Ok(())
+}
+
+/// A target table keeps its name where renames are left out: another source table of that name would fall onto its rows.
+#[test]
+fn a_table_that_comes_where_another_ones_rows_are_is_refused() -> Result<()> {
+    let server = server();
+    for (database, option) in [
+        ("rotated_ignore", "on_schema_change = ignore"),
+        ("rotated_evolve", "on_schema_change = evolve, exclude = [rename_table]"),
+    ] {
+        let body = format!("sink dw = sqlite {{ path = \"target.db\" }}\nsrc.* => dw.* with {{ {option} }}");
+        let job = begin(server, database, PAIR, "", &body)?;
+        server.sql(&format!(
+            "USE {database}; RENAME TABLE t TO t2; UPDATE t2 SET a = 5 WHERE id = 1; CREATE TABLE t (id INT PRIMARY KEY, a INT); DELETE FROM t2 WHERE id = 2"
+        ))?;
+        let said = job.fails(211)?;
+        ensure!(said.text().contains("rename_table"), "{}", said.text());
+        ensure!(job.rows("SELECT * FROM t ORDER BY id")?.len() == 2, "something behind it was written");
+    }
+    Ok(())
+}
+
+/// What lenient has kept gives way where its name is wanted: of a table as of a column.
+#[test]
+fn a_table_that_lenient_kept_gives_way_to_one_that_takes_its_name() -> Result<()> {
+    let swap = "CREATE TABLE t_new LIKE t; INSERT INTO t_new SELECT id + 10, a FROM t; RENAME TABLE t TO t_old, t_new TO t; DROP TABLE t_old";
+    let one = "CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 1), (2, 2)";
+    let server = server();
+    let job = begin(server, "twice_lenient", one, "on_schema_change = lenient", SQLITE)?;
+    for _ in 0..3 {
+        server.sql(&format!("USE twice_lenient; {swap}"))?;
+        job.catch_up(&[])?;
+        job.verify()?;
+    }
+    ensure!(job.rows("SELECT id, a FROM t ORDER BY id")? == ["31|1", "32|2"]);
+    server.sql("USE twice_lenient; RENAME TABLE t TO t2; CREATE TABLE t LIKE t2; DROP TABLE t; RENAME TABLE t2 TO t; INSERT INTO t VALUES (99, 9)")?;
+    job.catch_up(&[])?;
+    job.verify()?;
+    ensure!(job.rows("SELECT id, a FROM t ORDER BY id")? == ["31|1", "32|2", "99|9"]);
+    // a computed column under another name has the values of the old one
+    let job = begin(server, "computed_again", one, "on_schema_change = lenient", SQLITE)?;
+    server.sql("ALTER TABLE computed_again.t ADD g INT AS (a * 2) STORED")?;
+    job.catch_up(&[])?;
+    server.sql("ALTER TABLE computed_again.t RENAME COLUMN g TO h; INSERT INTO computed_again.t (id, a) VALUES (3, 3)")?;
+    job.catch_up(&[])?;
+    if !server.kind().is_mariadb() {
+        job.verify()?;
+        ensure!(job.rows("SELECT id, h FROM t ORDER BY id")? == ["1|2", "2|4", "3|6"]);
+    }
+    Ok(())
+}

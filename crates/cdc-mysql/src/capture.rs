@@ -278,6 +278,9 @@ const LOOK_AT_END: Duration = Duration::from_secs(20);
 /// How far the clocks of two machines may be apart, in microseconds.
 const CLOCKS: i64 = 2_000_000;
 
+/// Why the rows of a table are other ones for whoever takes them once it has another name: its name until now, and the new one.
+pub type Renamed = Arc<dyn Fn(&TableId, &TableId) -> Option<String> + Send + Sync>;
+
 /// A source.
 pub struct Capture {
     config: Config,
@@ -285,6 +288,7 @@ pub struct Capture {
     dates: DateView,
     /// And before that through this.
     narrow: Narrow,
+    renamed: Option<Renamed>,
     server: Server,
     log: LogReader,
     tables: BTreeMap<TableId, Table>,
@@ -572,6 +576,7 @@ impl Capture {
             stop_end: None,
             asking_end: false,
             end_asked: Instant::now(),
+            renamed: None,
             end_asked_to_stop: false,
             boundary_asked: LogPoint::default(),
             adopted: Vec::new(),
@@ -1047,6 +1052,19 @@ impl Capture {
                     }
                     changes.insert(0, again);
                 }
+                if let Some(reason) = self.copied_when_renamed(&changes, before.as_ref(), after.as_ref())
+                    && let Some(after) = &after
+                {
+                    if self.config.files.is_some() {
+                        return Err(Error::definite(
+                            codes::DDL_UNSUPPORTED,
+                            format!("table \"{}\" has to be copied again: {reason}", after.id),
+                        )
+                        .note(format!("the statement: {statement}"))
+                        .help("files do not tell what the rows are from then on: read from the server"));
+                    }
+                    changes.push(SchemaChange::ResnapshotTable { table: after.id.clone(), reason });
+                }
                 self.handle_schema(&mark, &changes, before.as_ref(), after.as_ref())?;
                 self.out.push_back(CaptureItem::Schema { origin, statement, changes, before, after });
             }
@@ -1081,6 +1099,28 @@ impl Capture {
             }
         }
         Ok(())
+    }
+
+    /// Says of which tables the rows are other ones for whoever takes them when a table gets another name, and why: they are copied
+    /// again. (Who takes which table is not known here.)
+    pub fn copy_when_renamed(&mut self, why: Renamed) {
+        self.renamed = Some(why);
+    }
+
+    fn copied_when_renamed(
+        &self,
+        changes: &[SchemaChange],
+        before: Option<&Arc<TableSchema>>,
+        after: Option<&Arc<TableSchema>>,
+    ) -> Option<String> {
+        let (Some(before), Some(after), Some(why)) = (before, after, &self.renamed) else { return None };
+        let comes_anyway = |c: &SchemaChange| {
+            matches!(c, SchemaChange::CreateTable { .. } | SchemaChange::ResnapshotTable { .. })
+        };
+        if before.id == after.id || changes.iter().any(comes_anyway) {
+            return None;
+        }
+        why(&before.id, &after.id)
     }
 
     fn handle_schema(

@@ -16,8 +16,8 @@ use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
 use cdc_core::connector::{JobIdentity, Resume, Sink, TargetTable, Upstream};
 use cdc_core::diagnostic::{Diagnostic, Severity};
-use cdc_core::plan::program::{BoundFlow, multiset_warnings, whole_rows_missing};
-use cdc_core::plan::{Plan, SchemaChangeMode, SourcePlan};
+use cdc_core::plan::program::{BoundFlow, multiset_warnings, other_rows_when_renamed, whole_rows_missing};
+use cdc_core::plan::{FlowPlan, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::preflight::Check;
 use cdc_core::schema::{TableId, TableSchema};
@@ -170,6 +170,8 @@ fn run_on(
     });
     let mut base = base;
     base.fingerprint = self::fingerprint(plan);
+    let flows: Vec<FlowPlan> = plan.flows.iter().filter(|f| f.source == source.name).cloned().collect();
+    capture.copy_when_renamed(Arc::new(move |before, after| other_rows_when_renamed(&flows, before, after)));
     let schemas: Vec<Arc<TableSchema>> = capture.schemas().collect();
     let tables = bind_all(plan, &schemas)?;
     if let Some(setting) = capture.partial_images()
@@ -652,6 +654,7 @@ fn check_shares(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<()> {
                     after: Some(&bound),
                     share: &share,
                     evolved: None,
+                    taken: None,
                     refused: &BTreeSet::new(),
                 })
                 .map_err(|e| e.note(format!("flow \"{}\"", flow.name)))?;

@@ -530,19 +530,20 @@ impl Committer {
         };
         let (before, after) =
             (bound(&work.event.before, &work.before)?, bound(&work.event.after, &work.after)?);
-        let target = work.before.as_ref().or(work.after.as_ref());
-        let source = work.event.before.as_ref().or(work.event.after.as_ref());
-        let share = match (target, source) {
-            (Some(target), Some(source)) => self.feeds.share(&target.name, &source.id),
-            _ => Share::Alone,
-        };
-        let evolved = {
+        // one that is renamed into the flow is none of its tables under the name before
+        let bound = before.as_ref().or(after.as_ref());
+        let share = bound.map_or(Share::Alone, |b| self.feeds.share(&b.target().name, &b.source().id));
+        let (evolved, taken) = {
             let registry = self.registry();
-            match (&before, &after) {
+            let evolved = match (&before, &after) {
                 (Some(before), _) => registry.find(&before.target().name, &before.source().id).cloned(),
                 (None, Some(after)) => registry.table(&after.target().name).cloned(),
                 (None, None) => None,
-            }
+            };
+            let renamed = after
+                .as_ref()
+                .filter(|a| before.as_ref().is_some_and(|b| b.target().name != a.target().name));
+            (evolved, renamed.and_then(|a| registry.table(&a.target().name)).cloned())
         };
         let derived = derive(&Question {
             flow,
@@ -551,6 +552,7 @@ impl Committer {
             after: after.as_ref(),
             share: &share,
             evolved: evolved.as_deref(),
+            taken: taken.as_deref(),
             refused,
         })?;
         Ok((derived, evolved.map(|e| e.name.clone())))

@@ -43,7 +43,7 @@
 use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, no_common};
 use crate::merge::{common, same_type};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
-use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::program::{BoundFlow, may_meet};
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
 use cdc_core::schema::{Column, ColumnType, IntWidth, TableId, TableSchema, same_name};
 use cdc_core::schema_change::SchemaChange;
@@ -77,6 +77,8 @@ pub struct Question<'a> {
     pub share: &'a Share,
     /// The target table that `before` is written to; where there is none before, the one that `after` comes into.
     pub evolved: Option<&'a Evolved>,
+    /// The target table that has the name which `after` gives, where that is another one than `before`'s.
+    pub taken: Option<&'a Evolved>,
     /// The names of steps that the target has refused, in mode try_evolve.
     pub refused: &'a BTreeSet<String>,
 }
@@ -188,14 +190,24 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         steps
             .push(step("resnapshot_table", remove_rows(flow, &evolved.name, &table.schema.id, share, true)?));
     }
-    let mut joined = evolved.clone();
-    let widened = joined.join(table, flow.on_schema_change)?;
+    let others: Vec<&TableId> = evolved.feeds.iter().map(|f| &f.table).collect();
+    if !may_meet(flow, after.source(), others.iter().copied()) {
+        let others: Vec<String> = others.iter().map(|t| format!("\"{t}\"")).collect();
+        return Err(Error::definite(
+            codes::TARGET_COLLISION,
+            format!("rows of \"{}\" come into target table \"{}\", which has those of {}", table.schema.id, evolved.name, others.join(", ")),
+        )
+        .note("a table that was renamed keeps its target table where the flow leaves out rename_table")
+        .help("give the new table a name of its own at the target, let the flow follow renames, or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)"));
+    }
     if flow.on_schema_change == SchemaChangeMode::Ignore || stays {
         // what the target has is fed by name
         evolved.feeds.push(by_name(&evolved, table));
         left.extend(evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default());
         return Ok(Derived { steps, evolved: Some(evolved), left });
     }
+    let mut joined = evolved.clone();
+    let widened = joined.join(table, flow.on_schema_change)?;
     for change in widened {
         let (kind, column) = match &change {
             Widened::New(column) => ("add_column", column.clone()),
@@ -251,21 +263,27 @@ fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
             left: vec![format!("rows of {source} stay at the target: {why}")],
         })
     };
-    if changes.iter().any(|c| matches!(c, SchemaChange::RenameTable { .. })) {
-        act(question, "rename_table", "rename_table", &name)?;
-        return kept("it was renamed to where the flow does not look", evolved);
-    }
-    if !act(question, "drop_table", "drop_table", &name)? || !is_wanted(flow, "drop_table") {
-        return kept("the flow keeps out drop_table", evolved);
+    // one that is renamed to where the flow does not look is gone for it
+    let renamed = changes.iter().any(|c| matches!(c, SchemaChange::RenameTable { .. }));
+    let kind = if renamed { "rename_table" } else { "drop_table" };
+    if !act(question, kind, kind, &name)? || !is_wanted(flow, kind) {
+        return kept(
+            if renamed {
+                "it was renamed to where the flow does not look"
+            } else {
+                "the flow keeps out drop_table"
+            },
+            evolved,
+        );
     }
     Ok(match share {
         Share::Alone if flow.soft_delete.is_none() => Derived {
-            steps: vec![step("drop_table", TargetSchemaChange::DropTable { table: name })],
+            steps: vec![step(kind, TargetSchemaChange::DropTable { table: name })],
             evolved: None,
             left: Vec::new(),
         },
         _ => Derived {
-            steps: vec![step("drop_table", remove_rows(flow, &name, source, share, false)?)],
+            steps: vec![step(kind, remove_rows(flow, &name, source, share, false)?)],
             evolved: Some(evolved),
             left: Vec::new(),
         },
@@ -503,6 +521,11 @@ impl<'q> Work<'q> {
             .note("other tables flow into the one that they are in")
             .help("exclude = [rename_table] leaves them where they are; or copy the table anew"));
         }
+        let left_behind = self.question.taken.is_some_and(|t| t.feeds.is_empty());
+        if left_behind && self.question.flow.soft_delete.is_none() {
+            // as a column that was kept, a table that nobody feeds gives way to one that takes its name
+            self.push("rename_table", TargetSchemaChange::DropTable { table: new.clone() });
+        }
         let from = std::mem::replace(&mut self.evolved.name, new.clone());
         if from != *new {
             self.push("rename_table", TargetSchemaChange::RenameTable { from, to: new.clone() });
@@ -643,8 +666,9 @@ impl<'q> Work<'q> {
         let Some(there) = self.evolved.column_mut(column) else { return };
         let (name, was_nullable) = (there.name.to_string(), there.nullable);
         there.nullable |= lenient;
-        self.left
-            .push(format!("column \"{name}\" of the target keeps what it has; new rows read NULL there"));
+        self.left.push(format!(
+            "column \"{name}\" of the target keeps what it has; new rows have no value for it"
+        ));
         if lenient && !was_nullable && !is_key {
             self.push(
                 &format!("alter_nullability {name}"),
@@ -781,7 +805,15 @@ impl<'q> Work<'q> {
                 }
             }
             None => {
-                let new = Column { name: to.clone(), default: None, nullable: true, ..column.clone() };
+                // its values are the old one's, however the source makes them
+                let new = Column {
+                    name: to.clone(),
+                    default: None,
+                    nullable: true,
+                    generated: None,
+                    auto_increment: false,
+                    ..column.clone()
+                };
                 self.evolved.columns.push(new.clone());
                 self.push(
                     name,
@@ -1204,6 +1236,7 @@ mod tests {
             after: after.as_ref(),
             share,
             evolved,
+            taken: None,
             refused: &BTreeSet::new(),
         })
     }
@@ -1514,6 +1547,7 @@ mod tests {
             after: Some(&a),
             share: &Share::Alone,
             evolved: None,
+            taken: None,
             refused: &refused,
         };
         let derived = derive(&question).unwrap();
@@ -1817,6 +1851,7 @@ mod tests {
                             after: Some(&after),
                             share: &Share::Alone,
                             evolved: Some(&evolved),
+                            taken: None,
                             refused: &refused,
                         })
                         .unwrap_or_else(|e| panic!("seed {seed}, {refused:?}: {e}"));

@@ -243,7 +243,7 @@ impl Evolved {
                 .any(|f| f.target.as_ref().is_some_and(|t| same_name(t, &c.name)))
         };
         out.extend(self.columns.iter().filter(|c| !fed(c)).map(|c| {
-            format!("column \"{}\" of the target keeps what it has; new rows read NULL there", c.name)
+            format!("column \"{}\" of the target keeps what it has; new rows have no value for it", c.name)
         }));
         out
     }

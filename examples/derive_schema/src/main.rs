@@ -186,6 +186,7 @@ impl Pipeline {
             after: Some(&after_bound),
             share: &Share::Alone,
             evolved: there.as_deref(),
+            taken: None,
             refused: &BTreeSet::new(),
         })?;
         for step in &derived.steps {

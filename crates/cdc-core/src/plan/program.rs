@@ -144,6 +144,27 @@ pub fn may_meet<'t>(
     others.into_iter().all(|other| *other == schema.id || constants(other) != ours)
 }
 
+/// Why the rows of a table are other ones for these flows once it has another name, so that they must come anew: they are given to a flow that did not take
+/// them, or hold the name.
+pub fn other_rows_when_renamed<'f>(
+    flows: impl IntoIterator<Item = &'f FlowPlan>,
+    before: &TableId,
+    after: &TableId,
+) -> Option<String> {
+    flows.into_iter().filter(|flow| flow.tables.matches(after)).find_map(|flow| {
+        if !flow.tables.matches(before) {
+            return Some(format!("renamed to where flow \"{}\" takes it", flow.name));
+        }
+        let mut reads = false;
+        for expr in flow.ops.iter().flat_map(expressions) {
+            walk(expr, &mut |e| {
+                reads |= matches!(e.kind, ExprKind::Meta(MetaField::Table | MetaField::Database));
+            });
+        }
+        reads.then(|| format!("renamed, and flow \"{}\" writes the name into its rows", flow.name))
+    })
+}
+
 /// Binds a flow to every one of these tables that it catches, and says what is wrong with it: each mistake
 /// once, however many tables show it.
 pub fn check_flow(flow: &FlowPlan, schemas: &[Arc<TableSchema>]) -> Vec<Diagnostic> {
