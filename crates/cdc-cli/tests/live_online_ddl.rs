@@ -61,11 +61,13 @@ impl Writers {
 
 /// Makes a table, and a pipeline that has copied it.
 fn start(database: &str, tables: &str, mode: &str, online_ddl: &str) -> Result<(Job, Run)> {
+    // without statistics the tool may take the table for a small one, and copy it at once
     server().sql(&format!(
         "CREATE DATABASE {database}; USE {database};
          CREATE TABLE t (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, a VARCHAR(20), b INT NOT NULL);
          INSERT INTO t (a, b) WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 900)
-           SELECT CONCAT('a', n), n FROM s; INSERT INTO t (a, b) SELECT a, b FROM t; INSERT INTO t (a, b) SELECT a, b FROM t"
+           SELECT CONCAT('a', n), n FROM s; INSERT INTO t (a, b) SELECT a, b FROM t; INSERT INTO t (a, b) SELECT a, b FROM t;
+         ANALYZE TABLE t"
     ))?;
     let job = Job::with(
         server(),
@@ -246,8 +248,6 @@ fn case_46_a_start_while_the_real_tool_is_at_work() -> Result<()> {
     run.stop()?;
     std::fs::remove_dir_all(job.path("state"))?;
     std::fs::remove_file(job.path("target.db"))?;
-    // without it the tool may take the table for a small one, and copy it at once
-    server().sql(&format!("ANALYZE TABLE {database}.t"))?;
     let writers = Writers::start(server(), database);
     // time enough for a whole start
     let slow = ["--chunk-size", "50", "--chunk-time", "0", "--sleep", "0.2"];
