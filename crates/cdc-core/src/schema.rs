@@ -177,6 +177,18 @@ pub enum LobSize {
     Long,
 }
 
+impl LobSize {
+    /// The most bytes of a value.
+    pub fn max_bytes(self) -> u64 {
+        match self {
+            LobSize::Tiny => 0xff,
+            LobSize::Normal => 0xffff,
+            LobSize::Medium => 0xff_ffff,
+            LobSize::Long => 0xffff_ffff,
+        }
+    }
+}
+
 /// The type of a column (MySQL manual chapter 13).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

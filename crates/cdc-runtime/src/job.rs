@@ -16,7 +16,9 @@ use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
 use cdc_core::connector::{JobIdentity, Resume, Sink, TargetTable, Upstream};
 use cdc_core::diagnostic::{Diagnostic, Severity};
-use cdc_core::plan::program::{BoundFlow, multiset_warnings, other_rows_when_renamed, whole_rows_missing};
+use cdc_core::plan::program::{
+    BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
+};
 use cdc_core::plan::{FlowPlan, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::preflight::Check;
@@ -620,13 +622,8 @@ pub(crate) fn bind_all(
                     let may_meet =
                         index == *other && (told.insert(bound.key_constants()) || flow.last_of_key);
                     if !may_meet {
-                        return Err(Error::definite(
-                            codes::TARGET_COLLISION,
-                            format!("tables \"{id}\" and \"{}\" meet in target table \"{}\"", schema.id, target.name),
-                        )
-                        .note(format!("flow \"{}\"", flow.name))
-                        .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)")
-                        .help("where equal keys do not occur, or the last row of a key is to stay: with { key_conflict = last }"));
+                        let error = collision(id, &schema.id, &target.name);
+                        return Err(error.note(format!("flow \"{}\"", flow.name)));
                     }
                 }
             }

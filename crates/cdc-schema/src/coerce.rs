@@ -11,7 +11,7 @@ use crate::merge::same_type;
 use cdc_core::address::canonical;
 use cdc_core::connector::{TargetBatch, TargetChange, TargetTable};
 use cdc_core::expr::eval::server_text;
-use cdc_core::schema::{ColumnType, IntWidth, LobSize};
+use cdc_core::schema::{ColumnType, IntWidth};
 use cdc_core::value::{Date, DateTime, Value};
 use cdc_core::{Error, Result, Row, RowBuilder, codes};
 use std::borrow::Cow;
@@ -204,7 +204,7 @@ pub fn convert<'a>(value: &Value<'a>, from: &ColumnType, to: &ColumnType) -> Res
         ColumnType::Text { size, .. } => {
             let Some(text) = server_text(value, fsp(from)) else { return unlike() };
             // in bytes of the target's character set; UTF-8 is the widest in use
-            if text.len() as u64 > lob_bytes(*size) {
+            if text.len() as u64 > size.max_bytes() {
                 return Err("it is too long".to_owned());
             }
             Ok(Value::Text(text))
@@ -250,7 +250,7 @@ pub fn convert<'a>(value: &Value<'a>, from: &ColumnType, to: &ColumnType) -> Res
             _ => unlike(),
         },
         ColumnType::Blob { size } => match value {
-            Value::Bytes(v) if v.len() as u64 <= lob_bytes(*size) => Ok(value.clone()),
+            Value::Bytes(v) if v.len() as u64 <= size.max_bytes() => Ok(value.clone()),
             Value::Bytes(_) => Err("it is too long".to_owned()),
             _ => unlike(),
         },
@@ -433,15 +433,6 @@ fn no_longer<'a>(text: Cow<'a, str>, characters: u64) -> Result<Value<'a>, Strin
         return Err("it is too long".to_owned());
     }
     Ok(Value::Text(text))
-}
-
-fn lob_bytes(size: LobSize) -> u64 {
-    match size {
-        LobSize::Tiny => 255,
-        LobSize::Normal => 65_535,
-        LobSize::Medium => 16_777_215,
-        LobSize::Long => u64::from(u32::MAX),
-    }
 }
 
 #[cfg(test)]

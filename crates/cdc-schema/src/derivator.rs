@@ -43,7 +43,7 @@
 use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, no_common};
 use crate::merge::{common, same_type};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
-use cdc_core::plan::program::{BoundFlow, may_meet};
+use cdc_core::plan::program::{BoundFlow, collision, not_told_from};
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
 use cdc_core::schema::{Column, ColumnType, IntWidth, TableId, TableSchema, same_name};
 use cdc_core::schema_change::SchemaChange;
@@ -190,15 +190,9 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         steps
             .push(step("resnapshot_table", remove_rows(flow, &evolved.name, &table.schema.id, share, true)?));
     }
-    let others: Vec<&TableId> = evolved.feeds.iter().map(|f| &f.table).collect();
-    if !may_meet(flow, after.source(), others.iter().copied()) {
-        let others: Vec<String> = others.iter().map(|t| format!("\"{t}\"")).collect();
-        return Err(Error::definite(
-            codes::TARGET_COLLISION,
-            format!("rows of \"{}\" come into target table \"{}\", which has those of {}", table.schema.id, evolved.name, others.join(", ")),
-        )
-        .note("a table that was renamed keeps its target table where the flow leaves out rename_table")
-        .help("give the new table a name of its own at the target, let the flow follow renames, or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)"));
+    if let Some(other) = not_told_from(flow, after.source(), evolved.feeds.iter().map(|f| &f.table)) {
+        return Err(collision(other, &table.schema.id, &evolved.name)
+            .note("a table that was renamed keeps its target table where the flow leaves out rename_table"));
     }
     if flow.on_schema_change == SchemaChangeMode::Ignore || stays {
         // what the target has is fed by name

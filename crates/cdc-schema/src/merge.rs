@@ -215,7 +215,7 @@ fn characters(ty: &ColumnType) -> Option<u64> {
     let length = |label: &Arc<str>| label.chars().count() as u64;
     Some(match ty {
         ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => u64::from(*length),
-        ColumnType::Text { size, .. } => lob_bytes(*size),
+        ColumnType::Text { size, .. } => size.max_bytes(),
         ColumnType::Enum { labels, .. } => labels.iter().map(length).max().unwrap_or(0),
         ColumnType::Set { labels, .. } => {
             labels.iter().map(length).sum::<u64>() + (labels.len() as u64).saturating_sub(1)
@@ -231,8 +231,8 @@ fn text(characters: u64, charset: Charset) -> ColumnType {
         n if n <= u64::from(MAX_VARCHAR) => {
             return ColumnType::VarChar { length: n.max(1) as u32, charset };
         }
-        n if n <= lob_bytes(LobSize::Normal) => LobSize::Normal,
-        n if n <= lob_bytes(LobSize::Medium) => LobSize::Medium,
+        n if n <= LobSize::Normal.max_bytes() => LobSize::Normal,
+        n if n <= LobSize::Medium.max_bytes() => LobSize::Medium,
         _ => LobSize::Long,
     };
     ColumnType::Text { size, charset }
@@ -241,7 +241,7 @@ fn text(characters: u64, charset: Charset) -> ColumnType {
 fn byte_length(ty: &ColumnType) -> Option<u64> {
     Some(match ty {
         ColumnType::Binary { length } | ColumnType::VarBinary { length } => u64::from(*length),
-        ColumnType::Blob { size } => lob_bytes(*size),
+        ColumnType::Blob { size } => size.max_bytes(),
         _ => return None,
     })
 }
@@ -250,20 +250,11 @@ fn byte_length(ty: &ColumnType) -> Option<u64> {
 fn bytes(length: u64) -> ColumnType {
     let size = match length {
         n if n <= u64::from(MAX_VARBINARY) => return ColumnType::VarBinary { length: n.max(1) as u32 },
-        n if n <= lob_bytes(LobSize::Normal) => LobSize::Normal,
-        n if n <= lob_bytes(LobSize::Medium) => LobSize::Medium,
+        n if n <= LobSize::Normal.max_bytes() => LobSize::Normal,
+        n if n <= LobSize::Medium.max_bytes() => LobSize::Medium,
         _ => LobSize::Long,
     };
     ColumnType::Blob { size }
-}
-
-fn lob_bytes(size: LobSize) -> u64 {
-    match size {
-        LobSize::Tiny => 255,
-        LobSize::Normal => 65_535,
-        LobSize::Medium => 16_777_215,
-        LobSize::Long => u64::from(u32::MAX),
-    }
 }
 
 #[cfg(test)]

@@ -26,13 +26,13 @@
 //! the program makes of the row before, so it must come out as it did when it was written: the four fields above
 //! are refused in such a flow.
 //!
+//! An update that leaves the output as it was is an upsert all the same: the target may not have the row yet,
+//! since a chunk leaves out rows that the log has touched.
+//!
 //! # Rows that stay when they are deleted
 //! With `soft_delete = column` the output has one more column, 0 in each row; a delete is an update that sets it to 1
 //! ([`TargetTable::soft_delete`]), and so is the delete half of a row that moves to another key or leaves through a filter.
 //! A row that comes again is written as a whole, with 0.
-//!
-//! An update that leaves the output as it was is an upsert all the same: the target may not have the row yet,
-//! since a chunk leaves out rows that the log has touched.
 //!
 //! # Rows of which not all columns are known
 //! Where the log's images leave out columns (`binlog_row_image` MINIMAL, NOBLOB) a row after an update has those that may
@@ -125,15 +125,15 @@ pub fn target_name(flow: &FlowPlan, table: &TableId) -> Result<String, Diagnosti
     Ok(name)
 }
 
-/// May rows of a table come into a target table that these others flow into by the same flow? They may if the key tells them apart, or if
-/// the flow says that the last one of a key stays.
-pub fn may_meet<'t>(
+/// A table whose rows must not come into a target table together with this one's, of those that flow into it by the same flow. They may if the
+/// key tells them apart, or if the flow says that the last one of a key stays.
+pub fn not_told_from<'t>(
     flow: &FlowPlan,
     schema: &Arc<TableSchema>,
     others: impl IntoIterator<Item = &'t TableId>,
-) -> bool {
+) -> Option<&'t TableId> {
     if flow.last_of_key {
-        return true;
+        return None;
     }
     // what is constant is made of the table's name and of literals, so another table of that shape shows it
     let constants = |id: &TableId| {
@@ -141,11 +141,21 @@ pub fn may_meet<'t>(
         BoundFlow::bind(flow, &schema).map(|b| b.key_constants()).unwrap_or_default()
     };
     let ours = constants(&schema.id);
-    others.into_iter().all(|other| *other == schema.id || constants(other) != ours)
+    others.into_iter().find(|other| **other != schema.id && constants(other) == ours)
 }
 
-/// Why the rows of a table are other ones for these flows once it has another name, so that they must come anew: they are given to a flow that did not take
-/// them, or hold the name.
+/// The error of rows of two tables that would come into one target table under keys that do not tell them apart.
+pub fn collision(one: &TableId, other: &TableId, target: &str) -> Error {
+    Error::definite(
+        codes::TARGET_COLLISION,
+        format!("tables \"{one}\" and \"{other}\" meet in target table \"{target}\""),
+    )
+    .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)")
+    .help("where equal keys do not occur, or the last row of a key is to stay: with { key_conflict = last }")
+}
+
+/// Why the rows of a table are other ones for these flows once it has another name, so that they must come anew: they are
+/// given to a flow that did not take them, or hold the name.
 pub fn other_rows_when_renamed<'f>(
     flows: impl IntoIterator<Item = &'f FlowPlan>,
     before: &TableId,

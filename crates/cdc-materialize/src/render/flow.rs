@@ -8,7 +8,7 @@ use crate::record::{Record, Routed, worker_of};
 use crate::render::{Failure, Records};
 use cdc_core::connector::{TargetChange, TargetTable};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
-use cdc_core::plan::program::{BoundFlow, RowMeta, Stage, may_meet};
+use cdc_core::plan::program::{BoundFlow, RowMeta, Stage, collision, not_told_from};
 use cdc_core::plan::{FlowOp, FlowPlan, Plan};
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::tick::Tick;
@@ -294,19 +294,8 @@ impl Owners {
         }
         let (Some(table), Some(schema)) = (after, &event.after) else { return Ok(()) };
         let others = self.tables.get(&table.name).into_iter().flatten();
-        if !may_meet(flow, schema, others) {
-            let other = self.tables.get(&table.name).and_then(|t| t.iter().find(|id| **id != schema.id));
-            return Err(Error::definite(
-                cdc_core::codes::TARGET_COLLISION,
-                format!(
-                    "tables \"{}\" and \"{}\" meet in target table \"{}\"",
-                    other.map_or_else(String::new, ToString::to_string),
-                    schema.id,
-                    table.name
-                ),
-            )
-            .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)")
-            .help("where equal keys do not occur, or the last row of a key is to stay: with { key_conflict = last }"));
+        if let Some(other) = not_told_from(flow, schema, others) {
+            return Err(collision(other, &schema.id, &table.name));
         }
         self.note(&table.name, &schema.id);
         Ok(())

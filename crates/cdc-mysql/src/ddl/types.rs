@@ -68,16 +68,6 @@ pub(super) fn lob_size(bytes: u64) -> LobSize {
     }
 }
 
-/// The most bytes a size holds.
-pub(super) fn lob_bytes(size: LobSize) -> u64 {
-    match size {
-        LobSize::Tiny => 0xff,
-        LobSize::Normal => 0xffff,
-        LobSize::Medium => 0xff_ffff,
-        LobSize::Long => 0xffff_ffff,
-    }
-}
-
 /// Reads a type and its own attributes (UNSIGNED, ZEROFILL), up to the column's attributes.
 pub(super) fn parse(cursor: &mut Cursor<'_>) -> Parsed<TypeWords> {
     let mut words = TypeWords { raw: int(IntWidth::Int), charset: None, serial: false, rounds: false };
@@ -400,7 +390,7 @@ pub(super) fn convert(ty: &ColumnType, charset: &Charset, context: &Context<'_>)
         ColumnType::Char { length, .. } => RawType::Char(*length),
         ColumnType::VarChar { length, .. } => RawType::VarChar(*length),
         ColumnType::Text { size, charset: old } => {
-            let chars = lob_bytes(*size) / charset::max_bytes(&old.name);
+            let chars = size.max_bytes() / charset::max_bytes(&old.name);
             RawType::Text { size: *size, length: Some(chars.max(1)) }
         }
         ColumnType::Enum { labels, .. } => RawType::Enum(labels.to_vec()),

@@ -7,7 +7,6 @@ use super::charset::keeps_text;
 use super::context::Context;
 use super::cursor::Cursor;
 use super::lexer::{Kind, unquote_name};
-use super::types::lob_bytes;
 use cdc_core::schema::{Charset, ColumnType, IntWidth};
 
 /// Bits of an integer of this width.
@@ -72,7 +71,7 @@ pub(super) fn stay(from: &ColumnType, to: &ColumnType) -> bool {
             T::Text { size, charset: d },
         ) => {
             let most = u64::from(*length) * super::charset::max_bytes(&d.name);
-            keeps(c, d) && most <= lob_bytes(*size)
+            keeps(c, d) && most <= size.max_bytes()
         }
         (T::Text { size: a, charset: c }, T::Text { size: b, charset: d }) => {
             // A text that takes more bytes in the other set may not fit the same size.
@@ -81,7 +80,7 @@ pub(super) fn stay(from: &ColumnType, to: &ColumnType) -> bool {
         // BINARY is filled up with zeros: a longer one holds other values.
         (T::Binary { length: a } | T::VarBinary { length: a }, T::VarBinary { length: b }) => b >= a,
         (T::Binary { length } | T::VarBinary { length }, T::Blob { size }) => {
-            u64::from(*length) <= lob_bytes(*size)
+            u64::from(*length) <= size.max_bytes()
         }
         (T::Blob { size: a }, T::Blob { size: b }) => b >= a,
         // Members may only be added behind the others: values are kept as numbers in places.

@@ -451,12 +451,6 @@ pub(crate) fn takes(found: &str, charset: Option<&str>, ty: &ColumnType, dialect
         "longblob" => true,
         _ => false,
     };
-    let lob_bytes = |size: &LobSize| match size {
-        LobSize::Tiny => 255,
-        LobSize::Normal => 65_535,
-        LobSize::Medium => 16_777_215,
-        LobSize::Long => u32::MAX as usize,
-    };
     match ty {
         ColumnType::Int { width, unsigned: ours } => {
             let bits = |w: &str| match w {
@@ -492,9 +486,11 @@ pub(crate) fn takes(found: &str, charset: Option<&str>, ty: &ColumnType, dialect
                 || text_room(chars, chars * 4)
         }
         ColumnType::VarChar { length, .. } => text_room(*length as usize, *length as usize * 4),
-        ColumnType::Text { size, charset } => text_room(usize::MAX, lob_bytes(&widened(*size, charset))),
+        ColumnType::Text { size, charset } => {
+            text_room(usize::MAX, widened(*size, charset).max_bytes() as usize)
+        }
         ColumnType::Binary { length } | ColumnType::VarBinary { length } => byte_room(*length as usize),
-        ColumnType::Blob { size } => byte_room(lob_bytes(size)),
+        ColumnType::Blob { size } => byte_room(size.max_bytes() as usize),
         ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => {
             let is_enum = matches!(ty, ColumnType::Enum { .. });
             let there = members_of(found);

@@ -236,12 +236,7 @@ impl ExprType {
             ColumnType::Set { labels, .. } => {
                 labels.iter().map(|l| l.chars().count() as u64 + 1).sum::<u64>().saturating_sub(1)
             }
-            ColumnType::Text { size, .. } | ColumnType::Blob { size } => match size {
-                LobSize::Tiny => 255,
-                LobSize::Normal => 65_535,
-                LobSize::Medium => 0xff_ffff,
-                LobSize::Long => 0xffff_ffff,
-            },
+            ColumnType::Text { size, .. } | ColumnType::Blob { size } => size.max_bytes(),
             ColumnType::Json | ColumnType::Geometry { .. } | ColumnType::Vector { .. } => 0xffff_ffff,
             ColumnType::Uuid => 36,
             ColumnType::Inet4 => 15,
