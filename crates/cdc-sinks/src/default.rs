@@ -7,8 +7,34 @@
 //! implicit one (MySQL manual 13.6): zero, the empty text, the first member of an ENUM.
 
 use cdc_core::address::canonical;
+use cdc_core::connector::TargetTable;
 use cdc_core::schema::{Column, ColumnType, same_name};
 use cdc_core::value::{Date, DateTime, Time, Timestamp, Value};
+use cdc_core::{Error, codes};
+
+/// A column as the source has it, which tells what its rows read: at the target it may hold NULL although it is NOT NULL there.
+pub(crate) fn as_source(column: &Column, implicit: bool) -> Column {
+    Column { nullable: column.nullable && !implicit, ..column.clone() }
+}
+
+/// The error of rows whose values in a column are not known here.
+pub(crate) fn cannot_tell(table: &str, column: &Column, why: String) -> Error {
+    Error::definite(
+        codes::TARGET_DDL,
+        format!(
+            "table \"{table}\": what the rows that are there read in column \"{}\" cannot be told",
+            column.name
+        ),
+    )
+    .note(why)
+    .help("copy the table anew, or exclude add_column from the flow's schema changes")
+}
+
+/// Behind a statement: without the rows that the source has deleted and the target keeps.
+pub(crate) fn without_deleted(table: &TargetTable, quote: impl Fn(&str) -> String) -> String {
+    let flag = table.soft_delete.and_then(|i| table.schema.columns.get(i));
+    flag.map_or_else(String::new, |column| format!(" WHERE {} = 0", quote(&column.name)))
+}
 
 /// The value, or why it cannot be told.
 pub(crate) fn default_value(column: &Column) -> Result<Value<'static>, String> {

@@ -15,9 +15,10 @@ use super::default::{default_literal, needs_parentheses};
 use super::look::{Found, FoundColumn, ROW_NUMBER, column_sql, create_table, row_number_sql};
 use super::sql::{clipped, quote, quote_all};
 use super::types::{Declared, Pushed, Slot, declared, hides_labels, layout, normal, takes};
+use crate::default::{as_source, cannot_tell};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
-use cdc_core::{Error, Result, Row, codes};
+use cdc_core::{Error, Result, Row, Value, codes};
 
 /// Rows of a table up to which it is emptied by DELETE, together with its tick. Beyond that the undo log of a
 /// DELETE costs more than a moment in which readers see the table empty and the tick not yet there.
@@ -144,7 +145,14 @@ impl Change<'_> {
         for (i, (column, value)) in only.iter().enumerate() {
             let there = found.column(&column.name).ok_or_else(|| no_column(found, &column.name))?;
             sql.extend_from_slice(if i > 0 { b" AND " } else { b" WHERE " });
-            sql.extend_from_slice(format!("{} <=> ", quote(&there.name)).as_bytes());
+            // texts are equal by their bytes, whatever collation the column has
+            let name = match value.get(0) {
+                Value::Text(_) => {
+                    format!("CONVERT({} USING utf8mb4) COLLATE utf8mb4_bin", quote(&there.name))
+                }
+                _ => quote(&there.name),
+            };
+            sql.extend_from_slice(format!("{name} <=> ").as_bytes());
             if Slot::new(&column.ty, &there.ty, &self.link.dialect).push(sql, &value.get(0))
                 == Pushed::NoPlace
             {
@@ -172,18 +180,8 @@ impl Change<'_> {
     ) -> Result<Step> {
         let found = self.there(table)?;
         let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
-        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
-        let literal = default_literal(&as_source, &self.link.dialect).map_err(|why| {
-            Error::definite(
-                codes::TARGET_DDL,
-                format!(
-                    "table \"{table}\": what the rows that are there read in column \"{}\" cannot be told",
-                    column.name
-                ),
-            )
-            .note(why)
-            .help("copy the table anew, or exclude add_column from the flow's schema changes")
-        })?;
+        let literal = default_literal(&as_source(column, implicit), &self.link.dialect)
+            .map_err(|why| cannot_tell(table, column, why))?;
         let value = literal.as_deref().unwrap_or("NULL");
         let mut sql = format!("UPDATE {} SET {} = {value}", quote(table), quote(&there.name)).into_bytes();
         self.push_only(&found, only, &mut sql)?;
@@ -202,18 +200,9 @@ impl Change<'_> {
         let (name, here) = (quote(&column.name), quote(table));
         let mut default = String::new();
         if self.has_rows(&found)? {
-            let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
-            let literal = default_literal(&as_source, &dialect).map_err(|why| {
-                Error::definite(
-                    codes::TARGET_DDL,
-                    format!(
-                        "table \"{table}\": what the rows that are there read in the new column \"{}\" cannot be told",
-                        column.name
-                    ),
-                )
-                .note(why)
-                .note(format!("statement: ALTER TABLE {here} ADD COLUMN {name} {}", wanted.sql()))
-                .help("copy the table anew, or exclude add_column from the flow's schema changes")
+            let literal = default_literal(&as_source(column, implicit), &dialect).map_err(|why| {
+                cannot_tell(table, column, why)
+                    .note(format!("statement: ALTER TABLE {here} ADD COLUMN {name} {}", wanted.sql()))
             })?;
             if let Some(literal) = literal {
                 default = if needs_parentheses(&wanted.ty, &dialect) {

@@ -9,6 +9,7 @@ use super::look::Found;
 use super::sql::quote;
 use super::types::{Dialect, Pushed, Slot};
 use super::{MysqlOptions, sql};
+use crate::default::without_deleted;
 use cdc_core::connector::{ColumnDifference, Comparison, TargetReader, TargetTable};
 use cdc_core::{Error, Result, Row, codes};
 use std::borrow::Borrow;
@@ -71,12 +72,6 @@ impl Reading {
 }
 
 /// The columns of the key; all of them where there is none.
-/// Behind a statement: without rows that the source has deleted.
-fn there(table: &TargetTable) -> String {
-    let flag = table.soft_delete.and_then(|i| table.schema.columns.get(i));
-    flag.map_or_else(String::new, |c| format!(" WHERE {} = 0", sql::quote(&c.name)))
-}
-
 fn key_columns(table: &TargetTable) -> Vec<usize> {
     if table.is_multiset() { (0..table.schema.columns.len()).collect() } else { table.key.clone() }
 }
@@ -100,7 +95,7 @@ impl TargetReader for MysqlReader {
     fn count(&mut self, table: &TargetTable) -> Result<u64> {
         let Some((link, errors, reading)) = self.find(table)? else { return Ok(0) };
         let rows = link
-            .texts(format!("SELECT COUNT(*) FROM {}{}", reading.here, there(table)))
+            .texts(format!("SELECT COUNT(*) FROM {}{}", reading.here, without_deleted(table, quote)))
             .map_err(|e| errors.of(codes::TARGET_OPEN, "counting rows", &e))?;
         Ok(rows.first().and_then(|r| r.first()).and_then(|n| n.parse().ok()).unwrap_or(0))
     }
@@ -172,7 +167,12 @@ impl TargetReader for MysqlReader {
     ) -> Result<()> {
         let Some((link, errors, reading)) = self.find(table)? else { return Ok(()) };
         let key = key_columns(table);
-        let statement = format!("SELECT {} FROM {}{}", reading.columns(&key), reading.here, there(table));
+        let statement = format!(
+            "SELECT {} FROM {}{}",
+            reading.columns(&key),
+            reading.here,
+            without_deleted(table, quote)
+        );
         link.each(&statement, &mut |row| {
             let mut bytes = Vec::new();
             let mut texts = Vec::with_capacity(key.len());

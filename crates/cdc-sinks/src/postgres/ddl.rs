@@ -17,7 +17,7 @@ use super::options::NulPolicy;
 use super::sql::{literal, quote, quote_all};
 use super::types::{Form, Unfit, declared, parts};
 use super::write::{DATES, clipped};
-use crate::default::default_value;
+use crate::default::{as_source, cannot_tell, default_value};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType, IntWidth};
 use cdc_core::{Error, Result, Row, Value, codes};
@@ -143,22 +143,7 @@ impl Change<'_> {
     ) -> Result<()> {
         let found = self.there(table)?;
         let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
-        let cannot_tell = |why: String| {
-            Error::definite(
-                codes::TARGET_DDL,
-                format!(
-                    "table \"{table}\": what the rows that are there read in column \"{}\" cannot be told",
-                    column.name
-                ),
-            )
-            .note(why)
-            .help("copy the table anew, or exclude add_column from the flow's schema changes")
-        };
-        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
-        let value = default_value(&as_source).map_err(cannot_tell)?;
-        let literal = self
-            .literal(&value, column, &there.base)
-            .map_err(|_| cannot_tell(format!("they read {value}, which PostgreSQL does not hold")))?;
+        let literal = self.read_by_rows(table, column, implicit, &there.base)?;
         let condition = self.where_only(&found, only)?;
         self.run(&format!(
             "UPDATE {} SET {} = {}{condition}",
@@ -166,6 +151,25 @@ impl Change<'_> {
             quote(&there.name),
             literal.as_deref().unwrap_or("NULL")
         ))
+    }
+
+    /// What rows that are there read in a column, as SQL; `None` for NULL.
+    fn read_by_rows(
+        &self,
+        table: &str,
+        column: &Column,
+        implicit: bool,
+        base: &str,
+    ) -> Result<Option<String>> {
+        let value =
+            default_value(&as_source(column, implicit)).map_err(|why| cannot_tell(table, column, why))?;
+        self.literal(&value, column, base).map_err(|why| match why {
+            Unfit::NoSuchDate => {
+                let why = format!("they read {value}, a date that PostgreSQL does not hold");
+                cannot_tell(table, column, why).help(DATES)
+            }
+            _ => cannot_tell(table, column, format!("they read {value}, which PostgreSQL does not hold")),
+        })
     }
 
     /// A value as SQL; `None` for NULL.
@@ -192,24 +196,9 @@ impl Change<'_> {
         if !found.has_rows(self.conn).map_err(|e| self.refused(&add, &e))? {
             return self.run(&add);
         }
-        let cannot_tell = |why: String| {
-            Error::definite(
-                codes::TARGET_DDL,
-                format!("table \"{table}\": what the rows that are there read in the new column \"{}\" cannot be told", column.name),
-            )
-            .note(why)
-            .note(format!("statement: {add}"))
-            .help("copy the table anew, or exclude add_column from the flow's schema changes")
-        };
-        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
-        let value = default_value(&as_source).map_err(cannot_tell)?;
-        let base = parts(&wanted).0;
-        let default = self.literal(&value, column, &base).map_err(|why| match why {
-            Unfit::NoSuchDate => {
-                cannot_tell(format!("they read {value}, a date that PostgreSQL does not hold")).help(DATES)
-            }
-            _ => cannot_tell(format!("they read {value}, which PostgreSQL does not hold")),
-        })?;
+        let default = self
+            .read_by_rows(table, column, implicit, &parts(&wanted).0)
+            .map_err(|e| e.note(format!("statement: {add}")))?;
         match default {
             None => self.run(&add),
             // the rows that are there keep it; rows to come bring all their values

@@ -12,6 +12,7 @@ use super::look::Found;
 use super::options::PostgresOptions;
 use super::sql::{literal, quote};
 use super::types::Form;
+use crate::default::without_deleted;
 use cdc_core::connector::{ColumnDifference, Comparison, TargetReader, TargetTable};
 use cdc_core::{Error, Result, Row, codes};
 use std::collections::HashMap;
@@ -64,12 +65,6 @@ impl PostgresReader {
 }
 
 /// The columns of the key; all of them where there is none.
-/// Behind a statement: without rows that the source has deleted.
-fn there(table: &TargetTable) -> String {
-    let flag = table.soft_delete.and_then(|i| table.schema.columns.get(i));
-    flag.map_or_else(String::new, |c| format!(" WHERE {} = 0", super::sql::quote(&c.name)))
-}
-
 fn key_columns(table: &TargetTable) -> Vec<usize> {
     if table.is_multiset() { (0..table.schema.columns.len()).collect() } else { table.key.clone() }
 }
@@ -111,7 +106,7 @@ impl TargetReader for PostgresReader {
     fn count(&mut self, table: &TargetTable) -> Result<u64> {
         let count = match self.find(table)? {
             None => Ok(0),
-            Some((conn, found)) => found.count(conn, &there(table)),
+            Some((conn, found)) => found.count(conn, &without_deleted(table, quote)),
         };
         count.map_err(|e| self.errors().of(codes::TARGET_OPEN, "counting rows", &e))
     }
@@ -217,7 +212,8 @@ impl TargetReader for PostgresReader {
         let names: Vec<&str> = columns.iter().map(|i| &*table.schema.columns[*i].name).collect();
         let selected: Vec<String> =
             columns.iter().map(|i| format!("{}::text", name_of(table, &found, *i))).collect();
-        let sql = format!("SELECT {} FROM {}{}", selected.join(", "), found.full, there(table));
+        let sql =
+            format!("SELECT {} FROM {}{}", selected.join(", "), found.full, without_deleted(table, quote));
         conn.each(&sql, |row| {
             let mut key = Vec::new();
             let mut texts = Vec::with_capacity(row.len());

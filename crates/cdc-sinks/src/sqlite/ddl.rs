@@ -14,9 +14,10 @@ use super::convert::{convert, is_identity};
 use super::default::{FromRef, as_literal, default_value};
 use super::error::{Errors, message};
 use super::look::{Found, FoundColumn, NewColumn, create, create_table};
-use super::sql::{bare_words, equal_condition, quote, quote_all};
-use super::types::{Bound, Form, Kind, column_type, declared, encode, show};
+use super::sql::{bare_words, quote, quote_all};
+use super::types::{Form, Kind, column_type, declared, encode, show};
 use super::write::clipped;
+use crate::default::{as_source, cannot_tell};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
 use cdc_core::{Error, Result, Row, codes};
@@ -94,28 +95,8 @@ impl Change<'_> {
     /// Deletes all rows, or those with these values.
     fn remove_rows(&self, table: &str, only: &[(Column, Row)]) -> Result<()> {
         let Some(found) = self.exactly(table)? else { return Ok(()) };
-        let mut sql = format!("DELETE FROM {}", quote(&found.name));
-        if only.is_empty() {
-            return self.run(&sql);
-        }
-        let mut names = Vec::with_capacity(only.len());
-        for (column, _) in only {
-            names.push(&*found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?.name);
-        }
-        sql.push_str(&format!(" WHERE {}", equal_condition(names)));
-        let mut statement = self.db.prepare(&sql).map_err(|e| self.refused(&sql, &e))?;
-        let mut scratch = Vec::new();
-        for (i, (column, value)) in only.iter().enumerate() {
-            let value = value.get(0);
-            let Some(stored) = encode(&value, Form::of(&column.ty), &mut scratch) else {
-                return Err(Error::definite(
-                    codes::TARGET_VALUE,
-                    format!("table \"{table}\", column \"{}\": {value} cannot be there", column.name),
-                ));
-            };
-            statement.raw_bind_parameter(i + 1, Bound(stored)).map_err(|e| self.refused(&sql, &e))?;
-        }
-        statement.raw_execute().map(|_| ()).map_err(|e| self.refused(&sql, &e))
+        let condition = self.where_only(&found, only)?;
+        self.run(&format!("DELETE FROM {}{condition}", quote(&found.name)))
     }
 
     fn add_column(&self, table: &str, column: &Column, implicit: bool) -> Result<()> {
@@ -132,16 +113,8 @@ impl Change<'_> {
         if !rows {
             return self.run(&add);
         }
-        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
-        let value = default_value(&as_source).map_err(|why| {
-            Error::definite(
-                codes::TARGET_DDL,
-                format!("table \"{table}\": what the rows that are there read in the new column \"{}\" cannot be told", column.name),
-            )
-            .note(why)
-            .note(format!("statement: {add}"))
-            .help("copy the table anew, or exclude add_column from the flow's schema changes")
-        })?;
+        let value = default_value(&as_source(column, implicit))
+            .map_err(|why| cannot_tell(table, column, why).note(format!("statement: {add}")))?;
         match as_literal(&value) {
             Some(_) if value == Stored::Null => self.run(&add),
             Some(literal) => {
@@ -379,7 +352,8 @@ impl Change<'_> {
                     format!("X'{hex}'")
                 }
             };
-            conditions.push(format!("{} IS {literal}", quote(&there.name)));
+            // texts are equal by their bytes, whatever collation the column has
+            conditions.push(format!("{} IS {literal} COLLATE BINARY", quote(&there.name)));
         }
         Ok(if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) })
     }
@@ -394,18 +368,8 @@ impl Change<'_> {
     ) -> Result<()> {
         let found = self.there(table)?;
         let Some(there) = found.column(&column.name) else { return Err(no_column(&found, &column.name)) };
-        let as_source = Column { nullable: column.nullable && !implicit, ..column.clone() };
-        let value = default_value(&as_source).map_err(|why| {
-            Error::definite(
-                codes::TARGET_DDL,
-                format!(
-                    "table \"{table}\": what the rows that are there read in column \"{}\" cannot be told",
-                    column.name
-                ),
-            )
-            .note(why)
-            .help("copy the table anew, or exclude add_column from the flow's schema changes")
-        })?;
+        let value =
+            default_value(&as_source(column, implicit)).map_err(|why| cannot_tell(table, column, why))?;
         let condition = self.where_only(&found, only)?;
         let sql = format!("UPDATE {} SET {} = ?1{condition}", quote(&found.name), quote(&there.name));
         self.db.execute(&sql, params![value]).map(|_| ()).map_err(|e| self.refused(&sql, &e))

@@ -11,6 +11,7 @@ use super::look::Found;
 use super::sql::{key_condition, quote, quote_all};
 use super::types::{Affinity, Bound, Form, encode, push_key, show};
 use super::{SqliteOptions, open_to_read};
+use crate::default::without_deleted;
 use crate::sqlite::error::Errors;
 use cdc_core::connector::{ColumnDifference, Comparison, TargetReader, TargetTable};
 use cdc_core::{Error, Result, Row, codes};
@@ -62,12 +63,6 @@ fn key_columns(table: &TargetTable) -> Vec<usize> {
 }
 
 /// The names of our key columns, as the target spells them.
-/// Behind a statement: without rows that the source has deleted.
-fn there(table: &TargetTable) -> String {
-    let flag = table.soft_delete.and_then(|i| table.schema.columns.get(i));
-    flag.map_or_else(String::new, |c| format!(" WHERE {} = 0", quote(&c.name)))
-}
-
 fn key_names<'a>(table: &'a TargetTable, found: &'a Found) -> Vec<&'a str> {
     let columns = key_columns(table).into_iter().filter_map(|i| table.schema.columns.get(i));
     columns.map(|c| found.column(&c.name).map_or(&*c.name, |f| &*f.name)).collect()
@@ -78,7 +73,8 @@ impl TargetReader for SqliteReader {
         let count = match self.find(table)? {
             None => Ok(0),
             Some((db, found)) => {
-                let sql = format!("SELECT COUNT(*) FROM {}{}", quote(&found.name), there(table));
+                let sql =
+                    format!("SELECT COUNT(*) FROM {}{}", quote(&found.name), without_deleted(table, quote));
                 db.query_row(&sql, [], |r| r.get::<_, i64>(0))
             }
         };
@@ -145,7 +141,7 @@ impl TargetReader for SqliteReader {
             "SELECT {} FROM {}{}",
             quote_all(names.iter().copied()),
             quote(&found.name),
-            there(table)
+            without_deleted(table, quote)
         );
         let mut scan = || -> rusqlite::Result<()> {
             let mut statement = db.prepare_cached(&sql)?;

@@ -4,7 +4,7 @@
 pub mod postgres;
 
 use cdc_core::connector::{
-    JobIdentity, Sink, TargetBatch, TargetChange, TargetOp, TargetReader, TargetTable,
+    JobIdentity, Sink, TargetBatch, TargetChange, TargetOp, TargetReader, TargetSchemaChange, TargetTable,
 };
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::{OptionValue, Options, SinkPlan};
@@ -58,6 +58,62 @@ pub fn table(name: &str, columns: Vec<Column>, key: &[usize]) -> Arc<TargetTable
 pub fn orders() -> Arc<TargetTable> {
     table("orders", vec![Column::new("id", int()).not_null(), Column::new("note", varchar())], &[0])
 }
+
+/// Rows of three source tables, whose names differ in letter case too; n tells them in the order of [`shard_rows`].
+pub fn shards() -> Arc<TargetTable> {
+    let columns = vec![
+        Column::new("id", int()).not_null(),
+        Column::new("n", int()),
+        Column::new("shard", varchar()),
+        Column::new("note", varchar()),
+        Column::new("copy", varchar()),
+    ];
+    table("shards", columns, &[0])
+}
+
+/// What is there before [`changes_of_one_shard`].
+pub fn shard_rows() -> Vec<Row> {
+    let row = |(n, shard): (usize, &&str)| {
+        let n = n as i64;
+        Row::pack([Value::Int(n), Value::Int(n), text(shard), text("own"), text("old")])
+    };
+    ["a", "A", "it's", "a", "A", "it's"].iter().enumerate().map(row).collect()
+}
+
+/// One column is filled for shard `A`, one reads its default in `it's`, and the rows of `a` go.
+pub fn changes_of_one_shard(sink: &mut dyn Sink) {
+    let only = |shard: &str| vec![(Column::new("shard", varchar()), Row::pack([text(shard)]))];
+    let note = Column { default: Some("'new'".into()), ..Column::new("note", varchar()) };
+    let name = || "shards".to_owned();
+    for change in [
+        TargetSchemaChange::FillColumn {
+            table: name(),
+            from: "note".into(),
+            to: "copy".into(),
+            only: only("A"),
+        },
+        TargetSchemaChange::ResetColumn { table: name(), column: note, implicit: false, only: only("it's") },
+        TargetSchemaChange::ResetColumn {
+            table: name(),
+            column: Column::new("n", int()).not_null(),
+            implicit: false,
+            only: only("A"),
+        },
+        TargetSchemaChange::RemoveRows {
+            table: name(),
+            source: TableId::new("shop", "a"),
+            only: only("a"),
+            again: false,
+        },
+    ] {
+        sink.apply(&change).unwrap();
+    }
+    sink.commit(2, &binding(2)).unwrap();
+}
+
+/// What is there then: shard, id, note, copy, n. (A column without default that is NOT NULL reads 0.)
+pub const SHARDS_AFTER: [&str; 4] =
+    ["A|1|own|own|0", "A|4|own|own|0", "it's|2|new|old|2", "it's|5|new|old|5"];
 
 pub fn text(t: &str) -> Value<'static> {
     Value::Text(t.to_owned().into())
