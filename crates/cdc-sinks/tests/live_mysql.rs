@@ -844,7 +844,7 @@ fn keys_as_long_as_an_index_and_rows_as_wide_as_a_table() {
 
 /// Run as a process of its own, to be killed: tick t writes ten rows, its number into row 0, and a row without key.
 #[test]
-#[ignore = "the victim of `a_process_killed_at_any_instant_leaves_whole_ticks`"]
+#[ignore = "run by a_process_killed_at_any_instant_leaves_whole_ticks"]
 fn victim() {
     let Some(port) = std::env::var("CDC_SINKS_VICTIM").ok().and_then(|p| p.parse::<u16>().ok()) else {
         return;

@@ -497,7 +497,7 @@ fn a_secure_connection_is_made_as_it_is_asked_for() {
 
 /// Run as a process of its own, to be killed: tick t is that of [`tick`].
 #[test]
-#[ignore = "the victim of `a_process_killed_at_any_instant_leaves_whole_ticks`"]
+#[ignore = "run by a_process_killed_at_any_instant_leaves_whole_ticks"]
 fn victim() {
     let Ok(plan) = std::env::var("CDC_SINKS_VICTIM") else { return };
     let (port, schema) = plan.split_once(' ').unwrap();

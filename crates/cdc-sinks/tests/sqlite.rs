@@ -773,7 +773,7 @@ fn triggers_of_the_target_count_each_write_once() {
 
 /// Run as a process of its own, to be killed: tick t writes ten rows, and its number into row 0.
 #[test]
-#[ignore = "the victim of `a_process_killed_at_any_instant_leaves_whole_ticks`"]
+#[ignore = "run by a_process_killed_at_any_instant_leaves_whole_ticks"]
 fn victim() {
     let Some(folder) = std::env::var_os("CDC_SINKS_VICTIM").map(std::path::PathBuf::from) else { return };
     let table = orders();
