@@ -197,10 +197,8 @@ impl StateDir {
         let path = self.dir.join("refusals");
         let write = || -> std::io::Result<()> {
             let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
-            let body = serde_json::to_string(refusal).map_err(std::io::Error::other)?;
             // a line of its own behind one that was torn
-            let line = format!("\n{:08x} {body}\n", crc32fast::hash(body.as_bytes()));
-            file.write_all(line.as_bytes())?;
+            file.write_all(format!("\n{}", with_checksum(refusal)?).as_bytes())?;
             file.sync_data()?;
             File::open(&self.dir)?.sync_all()
         };
@@ -212,7 +210,12 @@ impl StateDir {
     /// # Errors
     /// `STATE_UNREADABLE`.
     pub fn refusals(&self) -> Result<Vec<Refusal>> {
-        let path = self.dir.join("refusals");
+        self.noted("refusals")
+    }
+
+    /// The lines of a log of ours that are whole. A torn one counts as not written.
+    fn noted<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Result<Vec<T>> {
+        let path = self.dir.join(name);
         let text = match fs::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -221,25 +224,29 @@ impl StateDir {
         Ok(text.lines().filter_map(checked_line).collect())
     }
 
-    /// Refusals up to a checkpoint's tick are in it.
-    fn trim_refusals(&self, checkpoint: Tick) -> Result<()> {
-        let left: Vec<Refusal> = self.refusals()?.into_iter().filter(|r| r.tick > checkpoint).collect();
-        let path = self.dir.join("refusals");
-        if !path.exists() {
-            return Ok(());
-        }
-        let partial = self.dir.join("refusals.partial");
-        let trim = || -> std::io::Result<()> {
+    /// Puts a log with these lines in the place of the one that is there.
+    fn put<T: Serialize>(&self, name: &str, lines: &[T]) -> Result<()> {
+        let path = self.dir.join(name);
+        let partial = self.dir.join(format!("{name}.partial"));
+        let write = || -> std::io::Result<()> {
             let mut file = File::create(&partial)?;
-            for refusal in &left {
-                let body = serde_json::to_string(refusal).map_err(std::io::Error::other)?;
-                writeln!(file, "{:08x} {body}", crc32fast::hash(body.as_bytes()))?;
+            for line in lines {
+                file.write_all(with_checksum(line)?.as_bytes())?;
             }
             file.sync_all()?;
             fs::rename(&partial, &path)?;
             File::open(&self.dir)?.sync_all()
         };
-        trim().map_err(|e| unusable(&path, "writing", &e))
+        write().map_err(|e| unusable(&path, "writing", &e))
+    }
+
+    /// Refusals up to a checkpoint's tick are in it.
+    fn trim_refusals(&self, checkpoint: Tick) -> Result<()> {
+        if !self.dir.join("refusals").exists() {
+            return Ok(());
+        }
+        let left: Vec<Refusal> = self.refusals()?.into_iter().filter(|r| r.tick > checkpoint).collect();
+        self.put("refusals", &left)
     }
 
     fn files(&self) -> Result<Vec<(u64, PathBuf)>> {
@@ -304,8 +311,7 @@ impl StateDir {
             };
             let mut lines = String::new();
             for tick in ticks {
-                let body = serde_json::to_string(tick).map_err(std::io::Error::other)?;
-                lines.push_str(&format!("{:08x} {body}\n", crc32fast::hash(body.as_bytes())));
+                lines.push_str(&with_checksum(tick)?);
             }
             file.write_all(lines.as_bytes())?;
             file.sync_data()
@@ -318,13 +324,7 @@ impl StateDir {
     /// # Errors
     /// `STATE_UNREADABLE`.
     pub fn bindings(&self) -> Result<BTreeMap<Tick, Binding>> {
-        let path = self.dir.join("bindings");
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            Err(e) => return Err(unusable(&path, "reading", &e)),
-        };
-        Ok(text.lines().filter_map(read_binding).collect())
+        Ok(self.noted::<(Tick, Binding)>("bindings")?.into_iter().collect())
     }
 
     /// Bindings up to a checkpoint's tick are not needed any more.
@@ -332,23 +332,13 @@ impl StateDir {
     /// # Errors
     /// `STATE_UNREADABLE`.
     pub fn trim_bindings(&mut self, checkpoint: Tick) -> Result<()> {
-        let path = self.dir.join("bindings");
-        if !path.exists() {
+        if !self.dir.join("bindings").exists() {
             return Ok(());
         }
-        let partial = self.dir.join("bindings.partial");
-        let mut trim = || -> std::io::Result<()> {
-            let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-            let mut file = File::create(&partial)?;
-            for line in text.lines().filter(|l| read_binding(l).is_some_and(|(tick, _)| tick > checkpoint)) {
-                writeln!(file, "{line}")?;
-            }
-            file.sync_all()?;
-            fs::rename(&partial, &path)?;
-            self.bindings = None;
-            File::open(&self.dir)?.sync_all()
-        };
-        trim().map_err(|e| unusable(&path, "writing", &e))
+        let left: Vec<(Tick, Binding)> =
+            self.noted("bindings")?.into_iter().filter(|(tick, _)| *tick > checkpoint).collect();
+        self.bindings = None;
+        self.put("bindings", &left)
     }
 }
 
@@ -369,9 +359,10 @@ fn files(dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// A line of the log of bindings; `None` if it is torn.
-fn read_binding(line: &str) -> Option<(Tick, Binding)> {
-    checked_line(line)
+/// A line of a log, with its checksum in front.
+fn with_checksum<T: Serialize>(line: &T) -> std::io::Result<String> {
+    let body = serde_json::to_string(line).map_err(std::io::Error::other)?;
+    Ok(format!("{:08x} {body}\n", crc32fast::hash(body.as_bytes())))
 }
 
 /// A line behind its checksum; `None` if it is torn.
@@ -476,6 +467,25 @@ mod tests {
         assert!(error.to_string().contains(&std::process::id().to_string()));
         drop(first);
         StateDir::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn refusals_survive_a_torn_line_and_go_with_a_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = StateDir::open(dir.path()).unwrap();
+        assert_eq!(state.refusals().unwrap(), []);
+        let refusal = |tick| Refusal { tick, change: "dw f a:1 shop.t".into(), step: "drop_column a".into() };
+        state.note_refusal(&refusal(4)).unwrap();
+        let path = dir.path().join("refusals");
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, [&bytes[..], &bytes[..bytes.len() / 2]].concat()).unwrap();
+        state.note_refusal(&refusal(7)).unwrap();
+        assert_eq!(state.refusals().unwrap(), [refusal(4), refusal(7)]);
+        state.save(&checkpoint(4)).unwrap();
+        assert_eq!(state.refusals().unwrap(), [refusal(7)]);
+        // what a run that has the folder would go on from, without its lock
+        assert_eq!(StateDir::peek(dir.path()).unwrap().map(|c| c.tick), Some(4));
+        assert!(StateDir::peek(&dir.path().join("nothing")).unwrap().is_none());
     }
 
     #[test]
