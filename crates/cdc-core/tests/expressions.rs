@@ -34,6 +34,11 @@ fn refusals(text: &str) -> Vec<Diagnostic> {
     bind(&parse(text), &table()).err().unwrap_or_default()
 }
 
+/// Calls within each other.
+fn within(function: &str, calls: usize, of: &str) -> String {
+    format!("{}{of}{}", format!("{function}(").repeat(calls), ")".repeat(calls))
+}
+
 #[test]
 fn what_has_no_clear_meaning_is_refused_when_it_is_bound() {
     for (expr, code) in [
@@ -105,6 +110,10 @@ fn what_has_no_clear_meaning_is_refused_when_it_is_bound() {
         ("to_base64(l1)", codes::CHARSET_UNSUPPORTED),
         // found among constants, before anything runs
         ("9223372036854775807 + 1 > i", codes::OUT_OF_RANGE),
+        // what doubles a text, over and over: of constants, so it is found here too
+        (&*within("hex", 30, "'ab'"), codes::OUT_OF_RANGE),
+        (&*within("json_quote", 30, "'\"'"), codes::OUT_OF_RANGE),
+        ("concat(repeat('a', 40000000), repeat('b', 40000000))", codes::OUT_OF_RANGE),
         // names
         ("amount = 1", codes::UNKNOWN_COLUMN),
         ("uper(v)", codes::UNKNOWN_FUNCTION),

@@ -327,7 +327,8 @@ impl Committer {
                 if tick <= self.resumed {
                     continue;
                 }
-                if !work.schema.is_empty() && self.sink.commits_by_itself() {
+                // what is not held could not be written again if the target makes no change, or not now
+                if !work.schema.is_empty() && (self.sink.commits_by_itself() || group.lost) {
                     self.commit(&mut group, &mut prepared)?;
                 }
                 let binding = work.binding.clone();

@@ -604,7 +604,8 @@ impl Driver {
     fn checkpoint(&mut self, tick: Tick, state: CaptureState) -> Result<()> {
         self.base.tick = tick;
         self.base.sources.insert(self.source.clone(), state);
-        // every sink has committed the tick, so its registry has heard of all that is before it
+        // Every sink has committed the tick itself, since there are candidates behind a replay only: so its registry has heard of
+        // all that is before it.
         for (name, registry) in &self.registries {
             let tables = registry.lock().unwrap_or_else(PoisonError::into_inner).at(tick);
             self.base.evolved.insert(name.clone(), tables.values().map(|t| (**t).clone()).collect());

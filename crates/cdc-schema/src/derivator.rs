@@ -25,8 +25,10 @@
 //!
 //! # Names that are taken
 //!
-//! Where a new column wants the name of one that lenient has kept and nobody feeds, that one goes: the target's column of that name
-//! would not hold the source's values, and this is what lenient is measured by.
+//! Where a new column, or one under a new name, wants the name of one that stays at the target and that nobody feeds, that one goes, in
+//! every mode that makes the change: the target's column of that name would not hold the source's values, and this is what
+//! a mode is measured by. So does a table that nobody feeds where another one is renamed to its name, unless the flow keeps out
+//! drop_table: then the target's refusal stops the run.
 //!
 //! # A table that is copied again
 //!
@@ -516,7 +518,8 @@ impl<'q> Work<'q> {
             .help("exclude = [rename_table] leaves them where they are; or copy the table anew"));
         }
         let left_behind = self.question.taken.is_some_and(|t| t.feeds.is_empty());
-        if left_behind && self.question.flow.soft_delete.is_none() {
+        let flow = self.question.flow;
+        if left_behind && flow.soft_delete.is_none() && applies(flow, "drop_table") {
             // as a column that was kept, a table that nobody feeds gives way to one that takes its name
             self.push("rename_table", TargetSchemaChange::DropTable { table: new.clone() });
         }
@@ -783,7 +786,6 @@ impl<'q> Work<'q> {
         fill: bool,
     ) -> Result<()> {
         let table = self.evolved.name.clone();
-        let only = if self.has_others() { self.only()? } else { Vec::new() };
         let fill = fill && (self.question.flow.backfill || self.mode != SchemaChangeMode::Lenient);
         match self.evolved.column(to).cloned() {
             // others feed it
@@ -817,6 +819,7 @@ impl<'q> Work<'q> {
         }
         if fill {
             // right behind: filled from the old one
+            let only = if self.has_others() { self.only()? } else { Vec::new() };
             self.push(
                 name,
                 TargetSchemaChange::FillColumn { table, from: from.to_string(), to: to.to_string(), only },
@@ -951,8 +954,6 @@ impl<'q> Work<'q> {
             return Ok(None);
         }
         let table = self.evolved.name.clone();
-        // what rows that are there read in it
-        let as_source = Column { nullable: column.nullable, ..column.clone() };
         let has_default =
             column.default.as_ref().is_some_and(|d| !d.eq_ignore_ascii_case("null")) || !column.nullable;
         if self.is_shared(&column.name) {
@@ -969,9 +970,11 @@ impl<'q> Work<'q> {
                     TargetSchemaChange::AlterColumnType { table: table.clone(), column, ty: ty.clone() },
                 );
             }
-            if !again {
+            // rows of its own that read NULL have had no value there, and are not changed where they cannot be told from others
+            let changes = has_default || !matches!(self.question.share, Share::Untold(_));
+            if !again && changes {
                 let only = self.only()?;
-                let column = Column { name: there.name.clone(), ty, ..as_source };
+                let column = Column { name: there.name.clone(), ty, ..column.clone() };
                 self.push(
                     &name,
                     TargetSchemaChange::ResetColumn { table, implicit: !column.nullable, column, only },
@@ -1003,7 +1006,7 @@ impl<'q> Work<'q> {
                 TargetSchemaChange::ResetColumn {
                     table,
                     implicit: !column.nullable,
-                    column: as_source,
+                    column: column.clone(),
                     only,
                 },
             );
@@ -1718,6 +1721,33 @@ mod tests {
         // narrower than what the other one has: nothing to apply
         let tiny = ColumnType::Int { width: IntWidth::Tiny, unsigned: false };
         assert_eq!(made(ask_shared(&alter(&tiny))), []);
+        // rows that cannot be told from others are refused only where one of them would change
+        let untold = Share::Untold(vec![TableId::new("shop", "others")]);
+        let ask_untold = |flow: &FlowPlan, evolved: &Evolved, changes: &[SchemaChange]| {
+            let after = changes.iter().try_fold(schema(), |s, c| c.apply_to(&s)).unwrap();
+            ask(flow, changes, Some(&schema()), Some(&after), &untold, Some(evolved))
+        };
+        let mut with_note = shared();
+        let note = Column::new("note", int());
+        with_note.columns.push(note.clone());
+        with_note.feeds[1].columns.push(Fed {
+            output: "note".into(),
+            ty: int(),
+            target: Some("note".into()),
+        });
+        let add_note = |column: Column| {
+            [SchemaChange::AddColumn { table: id(), column, position: ColumnPosition::Last }]
+        };
+        let derived = ask_untold(&evolve, &with_note, &add_note(note.clone())).unwrap();
+        let feed = derived.evolved.as_ref().unwrap().feed("items", &id()).unwrap().clone();
+        assert_eq!(made(derived), []);
+        assert!(feed.columns.iter().any(|f| f.target.as_deref() == Some("note")));
+        let refused = ask_untold(&evolve, &with_note, &add_note(note.not_null())).unwrap_err();
+        assert_eq!(refused.code(), codes::TARGET_COLLISION);
+        let rename = [SchemaChange::RenameColumn { table: id(), column: "amount".into(), to: "sum".into() }];
+        let unfilled = FlowPlan { backfill: false, ..flow(SchemaChangeMode::Lenient) };
+        let out = made(ask_untold(&unfilled, &shared(), &rename).unwrap());
+        assert!(matches!(&out[..], [TargetSchemaChange::AddColumn { .. }]), "{out:?}");
         let mut seven = Column::new("flag", int()).not_null();
         seven.default = Some("7".into());
         let add = [SchemaChange::AddColumn { table: id(), column: seven, position: ColumnPosition::Last }];
@@ -1772,6 +1802,7 @@ mod tests {
                 let mut evolved = Evolved::of(bound(&f, &now).target());
                 let (mut next, mut is_whole) = (100, true);
                 for _ in 0..6 {
+                    let known_before = next;
                     let mut changes = Vec::new();
                     let mut after = now.clone();
                     for _ in 0..=random(3) {
@@ -1863,10 +1894,10 @@ mod tests {
                         match &step.change {
                             TargetSchemaChange::AddColumn { column, .. } => {
                                 assert!(at(&column.name, &target).is_none(), "{}", told());
-                                // what it holds: a new column's default, unless it is filled right behind
-                                let is =
-                                    source.iter().find(|(n, _)| *n == column.name).map_or(0, |(_, i)| *i);
-                                target.push((column.name.clone(), is));
+                                // what it holds: the default of a column that came with this statement, and of another
+                                // one nothing, unless it is filled right behind
+                                let is = source.iter().find(|(n, i)| *n == column.name && *i > known_before);
+                                target.push((column.name.clone(), is.map_or(0, |(_, i)| *i)));
                             }
                             TargetSchemaChange::DropColumn { column, .. } => {
                                 target.remove(at(column, &target).unwrap_or_else(|| panic!("{}", told())));

@@ -13,7 +13,7 @@
 //!
 //! *Why it is a lattice.* [`common`] gives the same for (a, b) and (b, a), gives `a` for (a, a), and what it gives holds
 //! both: `common(common(a, b), a) = common(a, b)`. So a target's column that many tables feed ends at one type,
-//! whichever comes first, and a change that it covers already is nothing to do ([`covers`]). A property test holds
+//! whichever comes first, and a change that it covers already is nothing to do. A property test holds
 //! this over all pairs. Character sets do not count: a target holds text as text.
 
 use cdc_core::schema::{Charset, ColumnType, IntWidth, LobSize};
@@ -111,7 +111,8 @@ pub fn common(a: &ColumnType, b: &ColumnType) -> Option<ColumnType> {
 }
 
 /// Does the first type hold every value of the second?
-pub fn covers(wide: &ColumnType, narrow: &ColumnType) -> bool {
+#[cfg(test)]
+fn covers(wide: &ColumnType, narrow: &ColumnType) -> bool {
     common(wide, narrow).is_some_and(|both| same_type(&both, wide))
 }
 
@@ -129,7 +130,7 @@ pub fn same_type(a: &ColumnType, b: &ColumnType) -> bool {
 }
 
 /// A type of text that holds what any value is as text.
-pub fn any_text() -> ColumnType {
+pub(crate) fn any_text() -> ColumnType {
     ColumnType::Text { size: LobSize::Long, charset: Charset::utf8mb4() }
 }
 

@@ -312,6 +312,24 @@ fn reborrow<'a>(value: &'a Value<'_>) -> Value<'a> {
     }
 }
 
+/// Longer results of functions are refused: the server's own bound is `max_allowed_packet`, 64 MiB unless changed. Without a bound
+/// a few calls within each other that double a text (hex, json_quote) would take all memory.
+pub(crate) const MAX_RESULT: usize = 64 << 20;
+
+pub(crate) fn too_long() -> Fault {
+    Failure::new(codes::OUT_OF_RANGE, "the text is longer than 64 MiB").into()
+}
+
+/// What a function has made, unless it is too long; what it hands on is as long as it is.
+fn not_too_long(value: Value<'_>) -> Result<Value<'_>, Fault> {
+    let made = match &value {
+        Value::Text(Cow::Owned(v)) | Value::Json(Cow::Owned(v)) => v.len(),
+        Value::Bytes(Cow::Owned(v)) => v.len(),
+        _ => 0,
+    };
+    if made > MAX_RESULT { Err(too_long()) } else { Ok(value) }
+}
+
 impl BoundExpr {
     /// Its type, and whether it can be NULL.
     pub fn ty(&self) -> &ExprType {
@@ -438,7 +456,7 @@ impl BoundExpr {
             }
             Node::Extreme { how, greatest, args } => self.extreme(*how, *greatest, args, env),
             Node::Convert { to, operand } => to.apply(operand.value(env)?).map_err(|f| self.place(f)),
-            Node::Call(call) => (call.eval)(call, env).map_err(|f| self.place(f)),
+            Node::Call(call) => (call.eval)(call, env).and_then(not_too_long).map_err(|f| self.place(f)),
             _ => Ok(match self.truth(env)? {
                 None => Value::Null,
                 Some(truth) => Value::Int(i64::from(truth)),

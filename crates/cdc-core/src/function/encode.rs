@@ -5,11 +5,11 @@
 //! character set are refused. What the manual says is NULL (digits that are none, base64 that is none) is NULL.
 
 use super::Function;
-use super::text::{MAX_RESULT, owned, text_or_bytes, too_long, utf8_or_bytes};
+use super::text::{owned, text_or_bytes, utf8_or_bytes};
 use crate::codes;
 use crate::expr::eval::{
-    Args, Binder, BoundExpr, Call, Class, Coercibility, Env, Evaluator, ExprType, Failure, Fault, Ready,
-    describe, to_bits,
+    Args, Binder, BoundExpr, Call, Class, Coercibility, Env, Evaluator, ExprType, Failure, Fault, MAX_RESULT,
+    Ready, describe, to_bits, too_long,
 };
 use crate::schema::{Charset, ColumnType, IntWidth};
 use crate::value::Value;
@@ -243,7 +243,7 @@ fn ascii_text(length: u64, nullable: bool) -> ExprType {
 }
 
 fn lower_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    super::text::hex_digits(bytes).to_ascii_lowercase()
 }
 
 fn digest(binder: &mut Binder<'_>, args: Args, length: u64, eval: Evaluator) -> Option<BoundExpr> {

@@ -13,8 +13,8 @@ use crate::codes;
 use crate::diagnostic::Span;
 use crate::expr::eval::json::{self, Json, Members, Path};
 use crate::expr::eval::{
-    Args, Binder, BoundExpr, Call, Class, Coercibility, Env, Evaluator, ExprType, Failure, Fault, Ready,
-    describe,
+    Args, Binder, BoundExpr, Call, Class, Coercibility, Env, Evaluator, ExprType, Failure, Fault, MAX_RESULT,
+    Ready, describe, too_long,
 };
 use crate::schema::{Charset, ColumnType, IntWidth};
 use crate::value::Value;
@@ -304,8 +304,14 @@ fn eval_extract<'a>(call: &'a Call, env: &Env<'a, '_>) -> Result<Option<Cow<'a, 
     }
     let Some(text) = document(call, env, 0)? else { return Ok(None) };
     let mut values = Vec::new();
+    let mut length = 0;
     for path in paths {
-        values.extend(path.values(&text)?);
+        let found = path.values(&text)?;
+        length += found.iter().map(|v| v.len()).sum::<usize>();
+        if length > MAX_RESULT {
+            return Err(too_long());
+        }
+        values.extend(found);
     }
     Ok(if values.is_empty() { None } else { Some(format!("[{}]", values.join(", ")).into()) })
 }

@@ -387,8 +387,8 @@ fn bind_replace(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
                 out.push_str(&text[copied..found.0]);
                 fill(&replacement, regex, &text, found, &mut out)?;
                 copied = found.1;
-                if out.len() > super::text::MAX_RESULT {
-                    return Err(super::text::too_long());
+                if out.len() > crate::expr::eval::MAX_RESULT {
+                    return Err(crate::expr::eval::too_long());
                 }
             }
             match behind(&text, found) {
@@ -543,9 +543,8 @@ impl Translation {
             if all.ends {
                 return Err("a $ stands at the end of its alternative here".to_owned());
             }
-            let start = self.out.len();
             let item = self.item(c)?;
-            let item = self.repeated(item, start)?;
+            let item = self.repeated(item)?;
             all = Item { empty: all.empty && item.empty, ends: item.ends };
         }
         self.end_run();
@@ -656,8 +655,8 @@ impl Translation {
         })
     }
 
-    /// Quantifiers behind an item that was written from `start` on.
-    fn repeated(&mut self, item: Item, start: usize) -> Result<Item, String> {
+    /// Quantifiers behind an item that was just written.
+    fn repeated(&mut self, item: Item) -> Result<Item, String> {
         let quantifier = match self.peek() {
             Some('*') => (0, None),
             Some('+') => (1, None),
@@ -685,7 +684,6 @@ impl Translation {
         if matches!(self.peek(), Some('+' | '*' | '?' | '{')) {
             return Err("a quantifier behind a quantifier is not built".to_owned());
         }
-        let _ = start;
         Ok(Item { empty: quantifier.0 == 0, ends: false })
     }
 

@@ -1,14 +1,14 @@
 //! Functions of text (MySQL manual 14.8). Positions count characters from 1, as there.
 
 use super::Function;
-use crate::codes;
 use crate::expr::eval::{
-    Args, Binder, BoundExpr, Call, Class, Env, ExprType, Failure, Fault, encoded_length, is_utf8,
-    merge_collations, to_bits, to_lower, to_upper,
+    Args, Binder, BoundExpr, Call, Class, Env, ExprType, Fault, MAX_RESULT, encoded_length, is_utf8,
+    merge_collations, to_bits, to_lower, to_upper, too_long,
 };
 use crate::schema::{ColumnType, IntWidth};
 use crate::value::Value;
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
@@ -221,11 +221,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Longer results are refused: the server's own bound is `max_allowed_packet`, 64 MiB unless changed.
-pub(super) const MAX_RESULT: usize = 64 << 20;
-
-pub(super) fn too_long() -> Fault {
-    Failure::new(codes::OUT_OF_RANGE, "the text is longer than 64 MiB").into()
+/// Joins a part, unless the whole becomes too long.
+fn join(out: &mut String, part: &str) -> Result<(), Fault> {
+    if out.len() + part.len() > MAX_RESULT {
+        return Err(too_long());
+    }
+    out.push_str(part);
+    Ok(())
 }
 
 pub(super) fn owned<'a>(text: String) -> Value<'a> {
@@ -275,7 +277,7 @@ fn bind_concat(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
         let mut out = String::new();
         for i in 0..call.args.len() {
             let Some(part) = call.text(env, i)? else { return Ok(Value::Null) };
-            out.push_str(&part);
+            join(&mut out, &part)?;
         }
         Ok(owned(out))
     })
@@ -293,10 +295,10 @@ fn bind_concat_ws(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
         for i in 1..call.args.len() {
             let Some(part) = call.text(env, i)? else { continue };
             if !first {
-                out.push_str(&separator);
+                join(&mut out, &separator)?;
             }
             first = false;
-            out.push_str(&part);
+            join(&mut out, &part)?;
         }
         Ok(owned(out))
     })
@@ -518,8 +520,13 @@ fn bind_space(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
     })
 }
 
-fn hex_digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02X}")).collect()
+pub(super) fn hex_digits(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(2 * bytes.len());
+    for b in bytes {
+        // writing to a String does not fail
+        let _ = write!(out, "{b:02X}");
+    }
+    out
 }
 
 /// The argument of a function that looks at a text's bytes.
