@@ -133,6 +133,28 @@ fn case_49_try_evolve_passes_over_what_a_mysql_target_refuses() -> Result<()> {
     Ok(())
 }
 
+/// More rows in front of the statement than are held for being written again: they are committed first.
+#[test]
+fn a_refusal_behind_many_rows_is_passed_over_too() -> Result<()> {
+    let server = server();
+    let sql =
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, pad VARCHAR(2000)); INSERT INTO t VALUES (0, 0, 'x')";
+    let job = begin(server, "many_rows", sql, "on_schema_change = try_evolve", SQLITE)?;
+    rusqlite::Connection::open(job.path("target.db"))?.execute_batch("CREATE INDEX on_a ON t (a)")?;
+    server.sql(&format!(
+        "USE many_rows; {};
+         INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 15000) SELECT n, n, REPEAT('x', 1000) FROM s;
+         UPDATE t SET pad = REPEAT('y', 1500); UPDATE t SET pad = REPEAT('z', 1000);
+         ALTER TABLE t DROP COLUMN a; INSERT INTO t VALUES (20000, 'behind')",
+        server.kind().recursion(20_000)
+    ))?;
+    let said = job.catch_up(&[])?.err;
+    ensure!(said.contains("refuses drop_column a"), "{said}");
+    ensure!(job.verify()? == 15_002);
+    ensure!(job.rows("SELECT COUNT(*), COUNT(a) FROM t")? == ["15002|15001"]);
+    Ok(())
+}
+
 /// A view over a column keeps PostgreSQL from changing its type and from dropping it; the rest is followed.
 #[test]
 fn case_49_try_evolve_follows_what_a_postgres_target_does_not_refuse() -> Result<()> {
