@@ -19,6 +19,7 @@ pub mod event;
 pub mod expr;
 pub mod faults;
 pub mod function;
+pub mod greeting;
 pub mod panics;
 pub mod plan;
 pub mod position;

@@ -8,7 +8,7 @@ mod tls;
 
 use crate::config::{Config, Tls};
 use cdc_core::panics::caught_async;
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, codes, greeting};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, IoError, OptsBuilder};
 use std::any::Any;
@@ -54,7 +54,7 @@ pub async fn connect(config: &Config) -> Result<Conn> {
         if !is_secure && !fits {
             return Err(not_sendable(&place));
         }
-        let mut opened = open(opts.clone().ssl_opts(secure)).await;
+        let mut opened = open(opts.clone().ssl_opts(secure), config).await;
         // said before anything secret was sent
         if config.tls == Tls::Preferred
             && matches!(opened, Ok(Err(mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer))))
@@ -63,7 +63,7 @@ pub async fn connect(config: &Config) -> Result<Conn> {
                 return Err(not_sendable(&place));
             }
             is_secure = false;
-            opened = open(opts).await;
+            opened = open(opts, config).await;
         }
         match opened {
             Ok(Ok(conn)) => Ok(conn),
@@ -102,9 +102,26 @@ fn says(panic: &(dyn Any + Send), part: &str) -> bool {
 }
 
 /// The library panics on an RSA key that is none, or into which the password does not fit, and where it is asked for
-/// `parsec`: here that is a result.
-async fn open(opts: OptsBuilder) -> std::thread::Result<mysql_async::Result<Conn>> {
-    caught_async(Conn::new(opts)).await
+/// `parsec`: here that is a result. And it may spoil a login: see [`greeting`].
+async fn open(opts: OptsBuilder, config: &Config) -> std::thread::Result<mysql_async::Result<Conn>> {
+    let mut opened = caught_async(Conn::new(opts.clone())).await;
+    for _ in 1..greeting::LOGINS {
+        if !matches!(&opened, Ok(Err(mysql_async::Error::Server(e))) if e.code == 1045)
+            || !is_mariadb(config).await
+        {
+            break;
+        }
+        opened = caught_async(Conn::new(opts.clone())).await;
+    }
+    opened
+}
+
+async fn is_mariadb(config: &Config) -> bool {
+    let socket = config.socket.as_ref().map(|socket| socket.path.clone());
+    let (host, port, wait) = (config.host.clone(), config.port, config.connect_timeout);
+    let asking =
+        tokio::task::spawn_blocking(move || greeting::is_mariadb(socket.as_deref(), &host, port, wait));
+    asking.await.unwrap_or(false)
 }
 
 fn password(config: &Config) -> Result<Option<String>> {

@@ -21,7 +21,7 @@ use super::silence::{Patience, Watch};
 use super::sql;
 use super::types::Dialect;
 use cdc_core::panics::caught_async;
-use cdc_core::{Code, Error, Result, codes};
+use cdc_core::{Code, Error, Result, codes, greeting};
 use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Conn, DriverError, IoError, OptsBuilder, ServerError, SslOpts};
 use std::any::Any;
@@ -74,12 +74,25 @@ impl Link {
         let opts = opts(options)?;
         let errors = Errors(options);
         let timeout = options.connect_timeout;
-        let connect = |opts: OptsBuilder| {
-            // the library panics on an RSA key into which the password does not fit, and on methods it does not know
+        // the library panics on an RSA key into which the password does not fit, and on methods it does not know
+        let try_once = |opts: OptsBuilder| {
             beside(|| {
                 runtime.block_on(caught_async(async { tokio::time::timeout(timeout, Conn::new(opts)).await }))
             })
             .map_err(|panic| errors.panicked(&*panic))
+        };
+        // and it may spoil a login
+        let connect = |opts: OptsBuilder| {
+            let mut opened = try_once(opts.clone())?;
+            for _ in 1..greeting::LOGINS {
+                if !matches!(&opened, Ok(Err(mysql_async::Error::Server(e))) if e.code == 1045)
+                    || !is_mariadb(options)
+                {
+                    break;
+                }
+                opened = try_once(opts.clone())?;
+            }
+            Ok(opened)
         };
         let is_secure = secure.is_some();
         let mut used = opts.clone().ssl_opts(secure);
@@ -400,6 +413,11 @@ fn opts(options: &MysqlOptions) -> Result<OptsBuilder> {
         opts = opts.socket(Some(socket.path.to_string_lossy().into_owned()));
     }
     Ok(opts)
+}
+
+fn is_mariadb(options: &MysqlOptions) -> bool {
+    let socket = options.socket.as_ref().map(|socket| &*socket.path);
+    greeting::is_mariadb(socket, &options.host, options.port, options.connect_timeout)
 }
 
 /// The host under which `verify-ca` asks: no host is named like this (RFC 2606), and the library passes over a
