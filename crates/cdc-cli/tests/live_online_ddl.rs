@@ -274,3 +274,116 @@ fn case_46_a_start_while_the_real_tool_is_at_work() -> Result<()> {
     ensure!(said.done("snapshot").is_some_and(|rows| rows > 3000), "{}", said.text());
     Ok(())
 }
+
+/// The statements of a tool that makes its copy of t, with a column more.
+fn copy_of_t(database: &str, name: &str, column: &str) -> String {
+    format!(
+        "USE {database}; CREATE TABLE {name} LIKE t; ALTER TABLE {name} ADD COLUMN {column} INT NOT NULL DEFAULT 5;
+         INSERT INTO {name} (id, a, b) SELECT id, a, b FROM t; "
+    )
+}
+
+/// `--alter-foreign-keys-method=drop_swap`, gh-ost's `--cut-over=two-step`, and the way back to the former table.
+#[test]
+fn case_46_a_table_that_goes_before_another_gets_its_name_comes_again() -> Result<()> {
+    let database = "pt_drop";
+    let (job, mut run) = start(database, "*", "evolve", "trust")?;
+    let are_equal = |run: &mut Run, what: &str| {
+        run.until(what, |_| Ok(job.compare(server(), (database, "t"), "t").is_ok()))
+    };
+    // nothing is written behind the swap: nothing but its statements tells of the table
+    server()
+        .sql(&(copy_of_t(database, "_t_new", "c") + "DROP TABLE IF EXISTS t; RENAME TABLE _t_new TO t"))?;
+    are_equal(&mut run, "drop_swap")?;
+    server().sql(&format!("UPDATE {database}.t SET b = b + 1, c = 7 WHERE id < 100"))?;
+    are_equal(&mut run, "rows behind drop_swap")?;
+    server().sql(
+        &(copy_of_t(database, "_t_gho", "d")
+            + "RENAME TABLE t TO _t_del; RENAME TABLE _t_gho TO t; DROP TABLE _t_del; UPDATE t SET d = 8 WHERE id = 9"),
+    )?;
+    are_equal(&mut run, "two steps")?;
+    server().sql(&(copy_of_t(database, "_t_new", "e") + "RENAME TABLE t TO _t_old, _t_new TO t"))?;
+    run.says("add_column e")?;
+    server().sql(&format!("USE {database}; DROP TABLE t; RENAME TABLE _t_old TO t"))?;
+    are_equal(&mut run, "the way back")?;
+
+    // the run ends, and something is written to what an earlier one has left, while there is no t
+    server().sql(
+        &(copy_of_t(database, "_t_new", "f")
+            + "CREATE TABLE _t_old LIKE t; CREATE TABLE _t_ghc LIKE t; DROP TABLE t"),
+    )?;
+    run.until("the table is gone", |_| Ok(tables(&job)?.is_empty()))?;
+    run.stop()?;
+    let mut run = job.start(&[])?;
+    run.says("going on from tick")?;
+    server().sql(&format!(
+        "USE {database}; INSERT INTO _t_old (a, b) VALUES ('x', 1); ALTER TABLE _t_new ADD COLUMN g INT;
+         INSERT INTO _t_ghc SELECT * FROM _t_old; RENAME TABLE _t_new TO t; UPDATE t SET g = 9 WHERE id = 10;
+         DROP TABLE _t_old, _t_ghc"
+    ))?;
+    are_equal(&mut run, "drop_swap with a stop in it")?;
+    ended(&job, run, database)?;
+    Ok(())
+}
+
+/// What was left out while the tools were trusted is a table like any other when they are not, and the other way round.
+#[test]
+fn case_46_the_option_changes_while_a_tool_is_at_work() -> Result<()> {
+    let database = "pt_turn";
+    let (job, run) = start(database, "*", "evolve", "trust")?;
+    server().sql(
+        &(copy_of_t(database, "_t_new", "c")
+            + "CREATE TABLE _t_old LIKE t; CREATE TABLE _t_ghc LIKE t; INSERT INTO _t_old (a, b) VALUES ('x', 1)"),
+    )?;
+    support::until("the checkpoint knows the tool's tables", || {
+        Ok(job.checkpoint()?.is_some_and(|c| c["sources"]["src"]["shadows"].to_string().contains("_t_ghc")))
+    })?;
+    run.stop()?;
+    let turn = |word: &str| {
+        job.write(
+            &format!("[\"{database}.*\"]"),
+            "on_schema_change = evolve",
+            &format!("online_ddl = {word}"),
+            COPY,
+        );
+    };
+    turn("copy");
+    server().sql(&format!(
+        "USE {database}; INSERT INTO _t_old (a, b) VALUES ('y', 2); UPDATE _t_new SET c = 6 WHERE id < 50;
+         INSERT INTO _t_ghc (a, b) VALUES ('y', 2); DROP TABLE _t_ghc; UPDATE t SET b = 3 WHERE id = 7"
+    ))?;
+    job.catch_up(&[])?;
+    for table in ["t", "_t_new", "_t_old"] {
+        job.compare(server(), (database, table), table).context(table)?;
+    }
+    ensure!(!tables(&job)?.contains("_t_ghc"), "tables at the target: {}", tables(&job)?);
+    job.verify()?;
+
+    turn("trust");
+    server().sql(&format!(
+        "USE {database}; INSERT INTO _t_old (a, b) VALUES ('z', 3); DROP TABLE _t_old; UPDATE _t_new SET b = 3 WHERE id = 7;
+         RENAME TABLE t TO _t_old, _t_new TO t; UPDATE t SET c = 8 WHERE id = 8"
+    ))?;
+    let said = job.catch_up(&[])?;
+    // its beginning was seen by a run to which it was a table like any other
+    ensure!(said.done("snapshot").is_some_and(|rows| rows > 3000), "{}", said.text());
+    job.compare(server(), (database, "t"), "t")?;
+    // nobody told the target that they are gone
+    ensure!(job.number("SELECT COUNT(*) FROM _t_new")? > 3000, "{}", said.text());
+    ensure!(job.number("SELECT COUNT(*) FROM _t_old")? == 2, "{}", said.text());
+    job.verify()?;
+    Ok(())
+}
+
+/// MariaDB logs that a temporary table gets another name, which nobody else has; it may be a tool's.
+#[test]
+fn a_temporary_table_that_gets_another_name_is_nobodys() -> Result<()> {
+    let database = "pt_temporary";
+    let (job, run) = start(database, "*", "evolve", "trust")?;
+    let rename = if server().kind().is_mariadb() { "RENAME TABLE _t_new TO x" } else { "DO 1" };
+    server().sql(&format!(
+        "USE {database}; CREATE TEMPORARY TABLE a (id INT); ALTER TABLE a RENAME TO z; CREATE TEMPORARY TABLE _t_new (id INT);
+         {rename}; INSERT INTO t (a, b) VALUES ('behind', 1)"
+    ))?;
+    followed(&ended(&job, run, database)?, 0)
+}

@@ -1421,12 +1421,21 @@ impl LogReader {
             && !self.is_shadow(table)
     }
 
-    /// Is it a tool's, beside a captured table?
+    /// Is it a tool's, beside a captured table? One whose structure is followed stays a tool's while the table is gone.
     fn is_shadow(&self, table: &TableId) -> bool {
         self.config.trust_online_ddl && {
             let known = self.structures.tables().map(|schema| &schema.id);
-            shadow::is_shadow(table, known.chain(self.ahead.keys()))
+            shadow::is_shadow(table, known.chain(self.ahead.keys())) || self.shadows.get(table).is_some()
         }
+    }
+
+    /// Was it a tool's before its table went? Then nothing was read of it, and nothing is: see [`shadow`].
+    fn is_left_over(&self, table: &TableId) -> bool {
+        // in a log of the past a structure may be unknown for another reason
+        self.config.trust_online_ddl
+            && self.present.is_none()
+            && ddl::online::belongs_to(table).is_some()
+            && self.structures.get(table).is_none()
     }
 
     /// Does the table's structure come from behind this transaction?
@@ -1473,7 +1482,7 @@ impl LogReader {
             ddl::Outcome::Transaction(_) => Ok(()),
             ddl::Outcome::Dml { tables, .. } => {
                 // of tables that are not captured it does not matter how they are logged
-                if tables.is_empty() || tables.iter().any(|t| self.captured(t)) {
+                if tables.is_empty() || tables.iter().any(|t| self.captured(t) && !self.is_left_over(t)) {
                     return Err(Error::definite(
                         codes::STATEMENT_FORMAT,
                         "a change was logged as a statement, not as rows",
@@ -1548,13 +1557,23 @@ impl LogReader {
         }
         let mut groups: Vec<(TableId, Vec<SchemaChange>)> = Vec::new();
         let mut appeared: Vec<TableId> = Vec::new();
+        // which names stand for a known table behind the changes so far
+        let mut names: BTreeMap<TableId, bool> = BTreeMap::new();
         for change in changes {
             let table = change.table().clone();
             let target = match &change {
                 SchemaChange::RenameTable { to, .. } => Some(to.clone()),
                 _ => None,
             };
-            let from_captured = self.captured(&table);
+            let mut from_captured = self.captured(&table);
+            if let Some(to) = &target {
+                let is_known = names.get(&table).copied().unwrap_or(self.structures.get(&table).is_some());
+                // Its name is captured and its rows were not followed: a tool's table whose real one was dropped in front of
+                // this, or a temporary one that nobody else has. (In a log of the past every table is unknown at first.)
+                from_captured &= is_known || self.present.is_some();
+                names.insert(table.clone(), false);
+                names.insert(to.clone(), from_captured);
+            }
             let to_captured = target.as_ref().is_some_and(|t| self.captured(t));
             for name in [Some(&table), target.as_ref()].into_iter().flatten() {
                 if matches!(self.ahead.get(name), Some(None)) {
@@ -1566,6 +1585,12 @@ impl LogReader {
                 (from_captured, to_captured, &target, &self.config.files)
             {
                 appeared.push(table.clone());
+            }
+            if matches!(change, SchemaChange::CreateTable { .. } | SchemaChange::DropTable { .. }) {
+                names.insert(
+                    table.clone(),
+                    from_captured && matches!(change, SchemaChange::CreateTable { .. }),
+                );
             }
             if !from_captured {
                 if self.is_shadow(&table) {
@@ -1703,7 +1728,7 @@ impl LogReader {
         // names first: a table that is not captured may have types that are not known
         let (_, database, name) = TableMap::parse_names(body).map_err(|e| e.note(self.here()))?;
         let table = TableId::new(database, name);
-        let captured = self.captured(&table);
+        let captured = self.captured(&table) && !self.is_left_over(&table);
         if captured && self.present.is_some() {
             match self.learn(&table, body)? {
                 Learning::Known => {}

@@ -27,6 +27,7 @@ use crate::binlog::xa::{self, Branches};
 use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil};
 use crate::config::{Config, StartMode};
 use crate::conn::{connect, query_value};
+use crate::ddl::online;
 use crate::gtid::{Gtid, GtidSet};
 use crate::narrow::Narrow;
 use crate::preflight;
@@ -139,6 +140,13 @@ pub struct CaptureState {
     /// not known yet.
     #[serde(default)]
     pub ahead: Vec<(TableId, Option<GtidSet>)>,
+}
+
+impl CaptureState {
+    /// The tools' tables for a reader that trusts them; to another one they are tables like any other.
+    fn shadows_for(&self, config: &Config) -> TableStructures {
+        if config.trust_online_ddl { self.shadows.clone() } else { TableStructures::new() }
+    }
 }
 
 /// How far a table has been copied.
@@ -437,31 +445,42 @@ impl Capture {
         let gone: Vec<TableId> =
             structures.tables().map(|t| t.id.clone()).filter(|id| !config.tables.contains(id)).collect();
         structures.forget(&gone);
+        let mut ahead = state.ahead.clone();
+        ahead.retain(|(id, _)| config.tables.contains(id));
         if config.trust_online_ddl {
-            // copied under another word of the option
-            let ids: Vec<TableId> = structures.tables().map(|t| t.id.clone()).collect();
+            // copied, or to be copied, under another word of the option
+            let known = structures.tables().map(|t| &t.id);
+            let ids: Vec<TableId> = known.chain(ahead.iter().map(|(id, _)| id)).cloned().collect();
             structures.forget(ids.iter().filter(|id| shadow::is_shadow(id, ids.iter())));
+            ahead.retain(|(id, _)| !shadow::is_shadow(id, ids.iter()));
         }
-        let mut fresh: BTreeSet<TableId> = state
-            .ahead
-            .iter()
-            .filter(|(id, gtids)| gtids.is_none() && config.tables.contains(id))
-            .map(|(id, _)| id.clone())
-            .collect();
-        if let Some(known) = known
-            && known != config.tables
-        {
+        let mut fresh: BTreeSet<TableId> =
+            ahead.iter().filter(|(_, gtids)| gtids.is_none()).map(|(id, _)| id.clone()).collect();
+        let known = known.filter(|known| *known != config.tables);
+        // in a log of the past every table is unknown, and its next map tells what it is
+        let left_out = !config.trust_online_ddl && state.present.is_none();
+        if known.is_some() || left_out {
             let (_, mut all) = list_tables(&mut conn).await?;
+            all.retain(|id| config.tables.contains(id));
             if config.trust_online_ddl {
-                let captured: Vec<TableId> =
-                    all.iter().filter(|id| config.tables.contains(id)).cloned().collect();
+                let captured = all.clone();
                 all.retain(|id| !shadow::is_shadow(id, captured.iter()));
             }
-            fresh.extend(all.into_iter().filter(|id| {
-                config.tables.contains(id) && !known.contains(id) && structures.get(id).is_none()
-            }));
+            let unknown = |id: &&TableId| {
+                structures.get(id).is_none()
+                    && config.tables.contains(id)
+                    && !ahead.iter().any(|(known, _)| known == *id)
+            };
+            if left_out {
+                // Left out while the tools were trusted. Those that were at work then may be gone by now, and the log tells of them.
+                let tools = all.iter().chain(state.shadows.tables().map(|t| &t.id));
+                let tools = tools.filter(|id| online::belongs_to(id).is_some());
+                fresh.extend(tools.filter(unknown).cloned());
+            }
+            if let Some(known) = known {
+                fresh.extend(all.iter().filter(|id| !known.contains(id)).filter(unknown).cloned());
+            }
         }
-        let ahead = state.ahead.iter().filter(|(id, _)| config.tables.contains(id)).cloned();
         let mut position = state.position.clone();
         if server.is_mariadb() && server.id != state.server_uuid {
             // a point of another server's log
@@ -469,7 +488,7 @@ impl Capture {
         }
         let mut log = LogReader::resume_skipping(config.clone(), &position, structures, state.skip.clone())?
             .with_branches(state.branches.clone())
-            .with_shadows(state.shadows.clone())
+            .with_shadows(state.shadows_for(&config))
             .with_ahead(ahead);
         if let Some(present) = &state.present {
             log = log.learning(present.clone());
@@ -503,7 +522,7 @@ impl Capture {
                     structures,
                     state.skip.clone(),
                 )?;
-                let log = log.with_branches(state.branches.clone()).with_shadows(state.shadows.clone());
+                let log = log.with_branches(state.branches.clone()).with_shadows(state.shadows_for(&config));
                 (log, state.present.clone().unwrap_or_default())
             }
             None => {
@@ -1418,11 +1437,14 @@ impl Capture {
         }
         let busy = |t: &Table| t.exact.as_ref().is_some_and(|e| !matches!(e.state, State::Idle));
         if !self.tables.values().any(busy) {
-            let next = self.tables.iter_mut().find(|(_, t)| t.exact.is_some());
+            let point = self.log.point();
+            let can_begin = |e: &Exact| e.wait_for.as_ref().is_none_or(|at| point.has_reached(at));
+            let next = self.tables.iter_mut().find(|(_, t)| t.exact.as_ref().is_some_and(can_begin));
             if let Some((id, exact)) = next.and_then(|(id, t)| Some((id, t.exact.as_mut()?)))
                 && let Some(schema) = self.log.structures().get(id)
             {
                 exact.state = State::Opening;
+                exact.wait_for = None;
                 self.generations += 1;
                 exact.generation = self.generations;
                 let line = exact::Line {
@@ -1520,7 +1542,21 @@ impl Capture {
                     self.highest = Some(high.clone());
                 }
             }
-            Told::End(Err(error)) if error.is_transient() => {
+            Told::End(Err(ChunkError::Moved(point, error))) => {
+                exact.state = State::Idle;
+                exact.moved_errors += 1;
+                if exact.moved_errors > MOVED_LIMIT {
+                    return Err(error
+                        .note(format!("table \"{id}\""))
+                        .note("the log holds no statement that explains it"));
+                }
+                // in start mode `snapshot` the log is read on for it
+                if self.highest.as_ref().is_none_or(|h| !h.has_reached(&point)) {
+                    self.highest = Some(point.clone());
+                }
+                exact.wait_for = Some(point);
+            }
+            Told::End(Err(ChunkError::Failed(error))) if error.is_transient() => {
                 exact.state = State::Idle;
                 let notice = error.diagnostic().clone();
                 self.out.push_back(CaptureItem::Notice(Diagnostic {
@@ -1528,7 +1564,9 @@ impl Capture {
                     ..notice
                 }));
             }
-            Told::End(Err(error)) => return Err(error.note(format!("table \"{id}\""))),
+            Told::End(Err(ChunkError::Failed(error))) => {
+                return Err(error.note(format!("table \"{id}\"")));
+            }
         }
         Ok(())
     }

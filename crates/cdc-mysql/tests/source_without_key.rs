@@ -157,6 +157,25 @@ async fn case_15_equal_rows_are_kept_as_often() -> Result<()> {
     Ok(())
 }
 
+/// The table is another one, and the log holds no statement that says so: no copy of it will ever fit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_value_that_the_log_does_not_explain_is_no_reason_to_copy_for_ever() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE k_unseen; USE k_unseen; CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (1, 1), (2, 2)")?;
+    let mut capture = Capture::start(config(server, &["k_unseen.*"])).await?;
+    let mut bag = Bag::default();
+    bag.catch_up(&mut capture).await?;
+    // the narrower type is logged, and has the table copied again
+    server.sql(
+        "USE k_unseen; SET sql_log_bin = 0; ALTER TABLE t MODIFY a VARCHAR(9); UPDATE t SET a = 'x';
+         SET sql_log_bin = 1; ALTER TABLE t MODIFY b SMALLINT",
+    )?;
+    let error = bag.catch_up(&mut capture).await.expect_err("the value is no INT").to_string();
+    ensure!(error.contains("E1305"), "{error}");
+    ensure!(bag.notices == 0, "{} notices", bag.notices);
+    Ok(())
+}
+
 /// Under writers with several statements in a transaction, DDL and restarts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn case_07_a_table_without_a_key_is_copied_while_it_is_written() -> Result<()> {

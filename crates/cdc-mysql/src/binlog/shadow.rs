@@ -17,6 +17,17 @@
 //!
 //! *A shadow that is not known* (its CREATE was before the start) makes no swap: the real table goes and another one comes,
 //! which is taken in as any other that appears. A checkpoint holds the shadows, so a restart in between does not forget them.
+//!
+//! *Two statements instead of one* make no swap either:
+//!
+//! ```text
+//!   DROP t (or: RENAME TABLE t TO _t_del)     the real table goes
+//!   RENAME TABLE _t_new TO t                  another one comes, and is copied
+//! ```
+//!
+//! In between no captured table says that `_t_new` is a tool's: that its structure is followed here does. Of what else is
+//! left over (`_t_old`, the tool's notes) nothing was read, so nothing is known: it stays left out, whatever becomes of `t`, until it
+//! is renamed to a captured name, or made anew while there is no `t`.
 
 use crate::ddl::{HistoryPartitions, Index, Period, Structures, Versioning, online};
 use crate::structure::TableStructures;

@@ -17,6 +17,8 @@
 //! them, and so does every later one), the others are given out behind the last row. A statement that changes the table's
 //! structure, or TRUNCATE, is given out at its place; the copy then begins anew, with a snapshot that holds it. Each copy
 //! begins by emptying the target's table, so that what an earlier one has left does not matter, before a restart too.
+//! *What cannot be read* may be of a statement that the log reader has not come to: the next copy begins when it is behind it,
+//! and if no statement was met there, one more counts of [`super::MOVED_LIMIT`].
 //! *LW must hold every transaction given out or made to wait, before a restart too*: as for chunks.
 
 use super::Message;
@@ -27,10 +29,11 @@ use crate::config::Config;
 use crate::conn::{connect, query_error, server_code};
 use crate::decode::result::ResultDecoder;
 use crate::server::{Flavor, Server};
-use crate::snapshot::chunk::{self, quote_name};
+use crate::snapshot::chunk::{self, ChunkError, quote_name};
 use crate::snapshot::spill::Spill;
 use crate::snapshot::watermark::{self, Watermark};
 use cdc_core::plan::pattern::TableSet;
+use cdc_core::schema::{Column, same_name};
 use cdc_core::{Error, Result, Row, RowBuilder, TableSchema, codes};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -53,6 +56,10 @@ pub(super) struct Exact {
     pub(super) state: State,
     /// Snapshots opened so far.
     pub(super) tries: u32,
+    /// The table is not as the reader expected: wait until the log has said why.
+    pub(super) wait_for: Option<LogPoint>,
+    /// Copies in a row that found it so, with no statement between them.
+    pub(super) moved_errors: u32,
 }
 
 /// How far a copy is.
@@ -89,12 +96,20 @@ pub(super) enum Told {
     },
     Rows(Vec<Row>),
     /// The written end of the log behind the last row; none if nothing was read.
-    End(Result<Option<LogPoint>>),
+    End(Result<Option<LogPoint>, ChunkError>),
 }
 
 impl Exact {
     pub(super) fn new(base: Watermark) -> Exact {
-        Exact { generation: 0, spill: Spill::default(), base, state: State::Idle, tries: 0 }
+        Exact {
+            generation: 0,
+            spill: Spill::default(),
+            base,
+            state: State::Idle,
+            tries: 0,
+            wait_for: None,
+            moved_errors: 0,
+        }
     }
 
     /// Everything so far is void.
@@ -103,6 +118,8 @@ impl Exact {
         self.generation = 0;
         self.spill.clear();
         self.state = State::Idle;
+        // it has been met
+        (self.wait_for, self.moved_errors) = (None, 0);
     }
 
     /// Should the next snapshot be opened under a lock?
@@ -129,7 +146,7 @@ impl Line {
 /// Opens snapshots until one is exact, and reads it.
 pub(super) async fn copy(config: Config, server: Server, schema: Arc<TableSchema>, lock: bool, line: Line) {
     let result = try_copy(&config, &server, &schema, lock, &line).await;
-    if result.as_ref().is_err_and(Error::is_transient) {
+    if matches!(&result, Err(ChunkError::Failed(error)) if error.is_transient()) {
         // the next try begins with the answer to this one
         tokio::time::sleep(super::RECONNECT).await;
     }
@@ -142,7 +159,7 @@ async fn try_copy(
     schema: &Arc<TableSchema>,
     mut lock: bool,
     line: &Line,
-) -> Result<Option<LogPoint>> {
+) -> Result<Option<LogPoint>, ChunkError> {
     let mut conn = chunk::open(config, server).await?;
     charsets::ensure(&mut conn, [schema]).await?;
     ensure_transactional(&mut conn, schema).await?;
@@ -165,7 +182,7 @@ async fn try_copy(
             Err(_) => return Ok(None),
         }
     }
-    read(&mut conn, config, schema, line).await?;
+    read(&mut conn, config, server, schema, line).await?;
     // no lock keeps DDL from the table until its first row is read: what the SELECT may have seen lies in front of this
     let high = watermark::written_end(&mut conn, server).await?;
     let _ = conn.query_drop("COMMIT").await;
@@ -242,42 +259,87 @@ fn name_of(schema: &TableSchema) -> String {
     format!("{}.{}", quote_name(&schema.id.database), quote_name(&schema.id.table))
 }
 
-/// Is the table another one by now? Then what cannot be decoded is of a statement that the log reader will come to.
-async fn has_moved(config: &Config, schema: &TableSchema) -> Result<bool> {
-    let mut conn = connect(config).await?;
+/// A value could not be read. If the table is another one by now, it may be of a statement that the log reader will come to.
+async fn unreadable(config: &Config, server: &Server, schema: &TableSchema, error: Error) -> ChunkError {
+    match look_again(config, server, schema).await {
+        Ok(Some(high)) => ChunkError::Moved(high, error),
+        Ok(None) => ChunkError::Failed(error),
+        // not known: this is no reason to stop
+        Err(other) if other.is_transient() => ChunkError::Failed(other.note(error.to_string())),
+        Err(other) => {
+            ChunkError::Failed(error.note(format!("its structure could not be read again: {other}")))
+        }
+    }
+}
+
+/// The written end of the log, if the table is not as it was.
+async fn look_again(config: &Config, server: &Server, schema: &TableSchema) -> Result<Option<LogPoint>> {
+    // the rows of the other one are still on their way
+    let mut conn = chunk::open(config, server).await?;
     let only = Config { tables: TableSet::only([&schema.id]), ..config.clone() };
-    let found = discover(&mut conn, &only).await;
+    let has_moved = match discover(&mut conn, &only).await {
+        Ok((structures, _)) => {
+            structures.get(&schema.id).is_none_or(|now| reads_otherwise(&schema.columns, &now.columns))
+        }
+        Err(error) if error.code() == codes::NO_TABLES => true,
+        Err(error) => return Err(error),
+    };
+    let high = watermark::written_end(&mut conn, server).await?;
     let _ = conn.disconnect().await;
-    match found {
-        Ok((structures, _)) => Ok(structures.get(&schema.id).is_none_or(|now| now.columns != schema.columns)),
-        Err(error) if error.code() == codes::NO_TABLES => Ok(true),
-        Err(error) => Err(error),
+    Ok(has_moved.then_some(high))
+}
+
+/// Do values of these columns come in another way now? What else is told of a column (its comment, its DEFAULT, which the log and
+/// SHOW CREATE may spell in two ways) explains no value that cannot be read.
+fn reads_otherwise(before: &[Column], now: &[Column]) -> bool {
+    before.iter().any(|column| !now.iter().any(|c| same_name(&c.name, &column.name) && c.ty == column.ty))
+}
+
+/// The server does not give the rows.
+async fn failed(conn: &mut Conn, server: &Server, error: mysql_async::Error) -> ChunkError {
+    // dropped or altered behind the snapshot, which the log reader will come to
+    let moved = matches!(server_code(&error), Some(1146 | 1054 | 1412 | 1049 | 1051));
+    let error = query_error(error, "reading a table without a key");
+    if !moved {
+        return ChunkError::Failed(error);
+    }
+    match watermark::written_end(conn, server).await {
+        Ok(high) => ChunkError::Moved(high, error),
+        Err(other) => ChunkError::Failed(other),
     }
 }
 
 /// All rows, in one pass.
-async fn read(conn: &mut Conn, config: &Config, schema: &Arc<TableSchema>, line: &Line) -> Result<()> {
+async fn read(
+    conn: &mut Conn,
+    config: &Config,
+    server: &Server,
+    schema: &Arc<TableSchema>,
+    line: &Line,
+) -> Result<(), ChunkError> {
     let decoder = ResultDecoder::new(schema)?;
     let sql = format!("SELECT {} FROM {}", decoder.select_list(), name_of(schema));
-    let failed = |e: mysql_async::Error| {
-        // dropped or altered behind the snapshot, which the log reader will come to
-        let moved = matches!(server_code(&e), Some(1146 | 1054 | 1412 | 1049 | 1051));
-        let error = query_error(e, "reading a table without a key");
-        if moved { Error::transient(codes::CHUNK_FAILED, error.to_string()) } else { error }
+    let mut result = match conn.exec_iter(sql, ()).await {
+        Ok(result) => result,
+        Err(error) => return Err(failed(conn, server, error).await),
     };
-    let mut result = conn.exec_iter(sql, ()).await.map_err(failed)?;
     let mut builder = RowBuilder::new();
     let mut values = Vec::new();
     let (mut rows, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = result.next().await.map_err(failed)? {
+    loop {
+        let row = match result.next().await {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(error) => {
+                drop(result);
+                return Err(failed(conn, server, error).await);
+            }
+        };
         values.clear();
         values.extend(row.unwrap_raw().into_iter().map(|v| v.unwrap_or(mysql_async::Value::NULL)));
         let row = match decoder.decode(&mut builder, &values) {
             Ok(row) => row,
-            Err(error) if has_moved(config, schema).await? => {
-                return Err(Error::transient(codes::CHUNK_FAILED, error.to_string()));
-            }
-            Err(error) => return Err(error),
+            Err(error) => return Err(unreadable(config, server, schema, error).await),
         };
         bytes += row.as_bytes().len();
         rows.push(row);
@@ -292,4 +354,22 @@ async fn read(conn: &mut Conn, config: &Config, schema: &Arc<TableSchema>, line:
         line.tell(Told::Rows(rows)).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cdc_core::{Charset, ColumnType};
+
+    #[test]
+    fn a_comment_or_a_default_in_two_spellings_explains_no_value() {
+        let column = |name: &str, length: u32| {
+            Column::new(name, ColumnType::VarChar { length, charset: Charset::utf8mb4() })
+        };
+        let before = [column("a", 5), column("b", 5)];
+        let told = Column { comment: "x".into(), default: Some("now()".into()), ..column("a", 5) };
+        assert!(!reads_otherwise(&before, &[column("c", 1), column("B", 5), told]));
+        assert!(reads_otherwise(&before, &[column("a", 5), column("b", 6)]));
+        assert!(reads_otherwise(&before, &[column("a", 5)]));
+    }
 }
