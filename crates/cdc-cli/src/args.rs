@@ -150,6 +150,9 @@ pub struct CheckArgs {
     /// Connect to sources and targets: settings, privileges, tables
     #[arg(long)]
     pub live: bool,
+    /// The state folder of `cdc run`, which says what modes have made of the targets [default: checkpoint.dir]
+    #[arg(long, value_name = "DIR", requires = "live")]
+    pub state: Option<PathBuf>,
     /// For people or for programs
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub format: ReportFormat,

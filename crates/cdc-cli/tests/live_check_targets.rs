@@ -140,3 +140,65 @@ fn a_target_that_is_not_there_or_is_the_source_is_told() -> Result<()> {
     ensure!(!job.path("target.db").exists() && !job.path("feed.jsonl").exists(), "something was made");
     Ok(())
 }
+
+/// What a mode has left apart is as it should be: the run does not stumble over it, and what would mend it would undo the mode.
+#[test]
+fn tables_are_compared_with_what_a_run_writes() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE apart; CREATE TABLE apart.t (id INT PRIMARY KEY, v INT); INSERT INTO apart.t VALUES (1, 1)")?;
+    let sqlite = "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*";
+    let job = Job::with(server, "[\"apart.*\"]", "on_schema_change = ignore", "", sqlite);
+    let content = |args: &[&str]| {
+        let said = check(&job, args)?;
+        ensure!(said.code == Some(0), "{}", said.text());
+        Ok(said)
+    };
+    let not_compared = "not compared, the state is of another moment: t";
+    job.catch_up(&["--state", "elsewhere"])?;
+    let state = ["--state", "elsewhere"];
+    ensure!(!content(&state)?.out.contains(not_compared));
+    // a run is still to meet the statement
+    server.sql("ALTER TABLE apart.t ADD COLUMN w INT NOT NULL; INSERT INTO apart.t VALUES (2, 2, 2)")?;
+    ensure!(content(&state)?.out.contains(not_compared));
+    job.catch_up(&state)?;
+    ensure!(job.rows("SELECT group_concat(name, ' ') FROM pragma_table_info('t')")? == ["id v"]);
+    ensure!(!content(&state)?.out.contains(not_compared));
+    // the target is at a tick of which this folder knows nothing
+    ensure!(content(&[])?.out.contains(not_compared));
+    // what does not fit what is written is told as before
+    job_sql(&job, "ALTER TABLE t RENAME COLUMN v TO other")?;
+    check(&job, &state)?.failed(2003)?;
+    Ok(())
+}
+
+/// Changes the SQLite target behind the program's back.
+fn job_sql(job: &Job, sql: &str) -> Result<()> {
+    Ok(rusqlite::Connection::open(job.path("target.db"))?.execute_batch(sql)?)
+}
+
+#[test]
+fn what_a_first_run_would_refuse_is_told_of_every_table() -> Result<()> {
+    let server = server();
+    server.sql(
+        "CREATE DATABASE firsts; USE firsts; CREATE TABLE a (id INT PRIMARY KEY, v INT); CREATE TABLE b (id INT PRIMARY KEY, v INT, w INT)",
+    )?;
+    let job = Job::new(server, "firsts", "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.one");
+    // the keys of both would be one another's
+    check(&job, &[])?.failed(211)?;
+    let job = Job::new(
+        server,
+        "firsts",
+        "sink dw = sqlite { path = \"target.db\" }\nsrc.* |> extend meta.table as shard => dw.one key (shard, id)",
+    );
+    let said = check(&job, &[])?;
+    ensure!(said.code == Some(0), "{}", said.text());
+    // without the column that only the second one has
+    job_sql(
+        &job,
+        "CREATE TABLE one (shard TEXT NOT NULL, id INTEGER NOT NULL, v INTEGER, PRIMARY KEY (shard, id)) WITHOUT ROWID",
+    )?;
+    let said = check(&job, &[])?;
+    said.failed(2003)?;
+    ensure!(said.err.contains("\"w\""), "{}", said.text());
+    Ok(())
+}

@@ -1,4 +1,5 @@
-//! What each target table is, and which columns of its source tables it comes from: for `cdc explain --schema`.
+//! What each target table is, and which columns of its source tables it comes from: for `cdc explain --schema`; and what of each
+//! is written, for `cdc check --live`.
 //!
 //! Where a run has been, its newest checkpoint knows: modes have led source and target apart by what happened, so that cannot be
 //! found out in any other way, and no server is asked. Before the first run it is what that run would make of the tables that are
@@ -7,12 +8,13 @@
 
 use cdc_core::connector::TargetTable;
 use cdc_core::plan::{Plan, SchemaChangeMode};
-use cdc_core::schema::TableSchema;
+use cdc_core::schema::{Column, TableSchema, same_name};
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, ZeroDates, codes};
 use cdc_mysql::capture::discover;
 use cdc_mysql::config::Config;
 use cdc_mysql::conn::connect;
+use cdc_schema::merge::same_type;
 use cdc_schema::registry::Registry;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,12 +52,7 @@ pub fn look(
         let of = |c: &Checkpoint| Some((c.tick, c.evolved.get(sink)?.clone()));
         checkpoint.as_ref().and_then(of)
     };
-    let sinks: Vec<&str> = plan
-        .sinks
-        .iter()
-        .map(|s| s.name.as_str())
-        .filter(|name| plan.flows.iter().any(|f| f.sink == *name))
-        .collect();
+    let sinks = sinks(plan);
     let bound = if sinks.iter().all(|name| known(name).is_some()) {
         Vec::new()
     } else {
@@ -66,22 +63,103 @@ pub fn look(
         .map(|sink| {
             let (tick, tables) = match known(sink) {
                 Some((tick, tables)) => (Some(tick), tables),
-                None => (None, first(bound.iter().filter(|(name, _, _)| name == sink))?),
+                None => {
+                    let registry = announced(bound.iter().filter(|(name, _, _)| name == sink))?;
+                    (None, registry.tables().map(|t| (**t).clone()).collect())
+                }
             };
             Ok(SinkSchemas { sink: sink.to_owned(), tick, tables })
         })
         .collect()
 }
 
+/// What a run that starts now writes at a sink.
+#[derive(Debug, Clone)]
+pub struct Writes {
+    /// The sink.
+    pub sink: String,
+    /// As of [`SinkSchemas::tick`].
+    pub tick: Option<Tick>,
+    /// What is written of each source table, as the target has it: only this can be compared with what is there.
+    pub tables: Vec<Arc<TargetTable>>,
+    /// What the other flows give out: source tables that are new or another than at the tick. What becomes of them at the target,
+    /// their schema changes say, which the run is still to meet.
+    pub to_come: Vec<Arc<TargetTable>>,
+}
+
+/// What a run would write that starts now, of the tables that the source has now.
+///
+/// # Errors
+/// As [`look`]; those of flows that may not share a target; `KEY_CHANGED`.
+pub fn writes(plan: &Plan, state: &Path, schemas: &[Arc<TableSchema>]) -> Result<Vec<Writes>> {
+    let source = crate::job::only_source(plan)?;
+    let dates = source.options.text("zero_dates").and_then(ZeroDates::parse).unwrap_or_default();
+    let checkpoint = StateDir::peek(state)?;
+    if let Some(checkpoint) = &checkpoint {
+        crate::job::check_pipeline(checkpoint, plan)?;
+    }
+    let bound = crate::job::bind_all(plan, schemas)?;
+    let followed = checkpoint.as_ref().and_then(|c| c.sources.get(&source.name));
+    let is_as_then = |registry: &Registry, table: &TargetTable| {
+        let id = &table.schema.id;
+        let (Some(evolved), Some(followed)) = (registry.find(&table.name, id), followed) else {
+            return false;
+        };
+        let (Some(feed), Some(then)) = (evolved.feed(&table.name, id), followed.structures.get(id)) else {
+            return false;
+        };
+        let now = schemas.iter().find(|s| s.id == *id);
+        let then = dates.schema(then);
+        // a feed does not know of NULL
+        let nullable =
+            |c: &Column| then.columns.iter().any(|t| same_name(&t.name, &c.name) && t.nullable == c.nullable);
+        let fed = |c: &Column| {
+            feed.columns.iter().any(|f| same_name(&f.output, &c.name) && same_type(&f.ty, &c.ty))
+        };
+        now.is_some_and(|now| now.columns.iter().all(nullable))
+            && feed.columns.len() == table.schema.columns.len()
+            && table.schema.columns.iter().all(fed)
+    };
+    let of_sink = |sink: &str| {
+        let ours = || bound.iter().filter(|(name, _, _)| name == sink);
+        let known = checkpoint.as_ref().and_then(|c| Some((c.tick, c.evolved.get(sink)?)));
+        let registry = match known {
+            Some((_, evolved)) => Registry::new(evolved.clone()),
+            None => announced(ours())?,
+        };
+        let mut out = Writes {
+            sink: sink.to_owned(),
+            tick: known.map(|(tick, _)| tick),
+            tables: Vec::new(),
+            to_come: Vec::new(),
+        };
+        for (_, _, table) in ours() {
+            if known.is_none() || is_as_then(&registry, table) {
+                out.tables.push(crate::job::written(&registry, table)?);
+            } else {
+                out.to_come.push(table.clone());
+            }
+        }
+        Ok(out)
+    };
+    sinks(plan).into_iter().map(of_sink).collect()
+}
+
+/// The sinks that are written to, in the order of the file.
+fn sinks(plan: &Plan) -> Vec<&str> {
+    let is_written = |name: &&str| plan.flows.iter().any(|f| f.sink == *name);
+    plan.sinks.iter().map(|s| s.name.as_str()).filter(is_written).collect()
+}
+
 type Bound = (String, SchemaChangeMode, Arc<TargetTable>);
 
 /// What a first run makes.
-fn first<'b>(bound: impl Iterator<Item = &'b Bound>) -> Result<Vec<Evolved>> {
+fn announced<'b>(bound: impl Iterator<Item = &'b Bound>) -> Result<Registry> {
     let mut registry = Registry::default();
     for (_, mode, table) in bound {
         registry.announce(table, *mode)?;
     }
-    Ok(registry.tables().map(|t| (**t).clone()).collect())
+    Ok(registry)
 }
 
 /// The tables that a plan's source has now, as its flows see them.

@@ -34,13 +34,15 @@
 //! ```
 //!
 //! A schema change is a line of its own, the same in these two formats, its kind in the words of the flow options
-//! `include` and `exclude` (and `fill_column`: `to` takes the values of `from`, in every row); `tick` is that of the next change or of
-//! the commit, whichever is written first:
+//! `include` and `exclude` (and `fill_column`: `to` takes the values of `from`, in every row; and `reset_column`); `tick` is that of
+//! the next change or of the commit, whichever is written first. `reads` of `add_column` and `reset_column` is what the rows that are
+//! there have in the column from now on; without it each has a value of its own (`default` says which):
 //! ```json
-//! {"schema_change":"add_column","table":"orders","column":{"name":"note","type":"varchar(20)","nullable":true,"default":null},"tick":14}
+//! {"schema_change":"add_column","table":"orders","column":{"name":"note","type":"varchar(20)","nullable":true,"default":null},"reads":null,"tick":14}
 //! ```
 //! `resnapshot_table` says that all rows of the table go and those that are there now come again (`r`); where several
-//! source tables fill it `only` tells whose: the rows with these values. `truncate_table` has `only` in that case too.
+//! source tables fill it `only` tells whose: the rows with these values. `truncate_table`, `fill_column` and `reset_column` have
+//! `only` in that case too.
 //! ```json
 //! {"schema_change":"resnapshot_table","table":"orders","source":"shop.orders_1","only":{"shard":"orders_1"},"tick":15}
 //! ```
@@ -54,6 +56,7 @@
 
 mod canal;
 
+use crate::default::{as_source, default_value};
 use crate::text;
 use canal::Canal;
 use cdc_core::Row;
@@ -387,13 +390,23 @@ fn tell_only(line: &mut serde_json::Value, only: &[(Column, Row)]) {
     if only.is_empty() {
         return;
     }
-    let member = |(column, value): &(Column, Row)| {
-        let mut text = Vec::new();
-        push_json(&mut text, &value.get(0), text::fraction_digits(&column.ty));
-        // what was just made is JSON
-        (column.name.to_string(), serde_json::from_slice(&text).unwrap_or_default())
-    };
+    let member = |(column, value): &(Column, Row)| (column.name.to_string(), to_json(column, &value.get(0)));
     line["only"] = serde_json::Value::Object(only.iter().map(member).collect());
+}
+
+/// What rows that are there read in a column, where that can be told: the column's own words say it only for a column of the
+/// source, and not where it is NOT NULL there and several tables share it here.
+fn tell_reads(line: &mut serde_json::Value, column: &Column, implicit: bool) {
+    if let Ok(value) = default_value(&as_source(column, implicit)) {
+        line["reads"] = to_json(column, &value);
+    }
+}
+
+fn to_json(column: &Column, value: &Value<'_>) -> serde_json::Value {
+    let mut text = Vec::new();
+    push_json(&mut text, value, text::fraction_digits(&column.ty));
+    // what was just made is JSON
+    serde_json::from_slice(&text).unwrap_or_default()
 }
 
 /// A schema change as an object, its kind in the words of `SCHEMA_CHANGE_KINDS`.
@@ -413,8 +426,10 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
                 table.key.iter().filter_map(|i| table.schema.columns.get(*i)).map(|c| &*c.name).collect();
             json!({ "schema_change": "change_key", "table": table.name, "key": key })
         }
-        TargetSchemaChange::AddColumn { table, column: c, .. } => {
-            json!({ "schema_change": "add_column", "table": table, "column": column(c) })
+        TargetSchemaChange::AddColumn { table, column: c, implicit } => {
+            let mut line = json!({ "schema_change": "add_column", "table": table, "column": column(c) });
+            tell_reads(&mut line, c, *implicit);
+            line
         }
         TargetSchemaChange::RenameColumn { table, from, to } => {
             json!({ "schema_change": "rename_column", "table": table, "from": from, "to": to })
@@ -424,8 +439,9 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
             tell_only(&mut line, only);
             line
         }
-        TargetSchemaChange::ResetColumn { table, column: c, only, .. } => {
+        TargetSchemaChange::ResetColumn { table, column: c, implicit, only } => {
             let mut line = json!({ "schema_change": "reset_column", "table": table, "column": column(c) });
+            tell_reads(&mut line, c, *implicit);
             tell_only(&mut line, only);
             line
         }
@@ -590,7 +606,7 @@ mod tests {
 
     #[test]
     fn debezium_lines() {
-        let expected = r#"{"schema_change":"add_column","table":"orders","column":{"name":"a \"b\"","type":"varchar(9)","nullable":true,"default":null},"tick":1}
+        let expected = r#"{"schema_change":"add_column","table":"orders","column":{"name":"a \"b\"","type":"varchar(9)","nullable":true,"default":null},"reads":null,"tick":1}
 {"before":null,"after":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"x"},"source":{"version":"V","connector":"mysql","name":"p","ts_ms":1,"snapshot":"true","db":"shop","table":"orders_1","gtid":null,"file":"log.1","pos":4},"op":"r","ts_ms":99,"target":"orders","tick":1}
 {"before":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"x"},"after":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"y"},"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"u","ts_ms":99,"target":"orders","tick":2}
 {"before":{"id":7},"after":null,"source":{"version":"V","connector":"mysql","name":"p","ts_ms":2,"snapshot":"false","db":"shop","table":"orders_1","gtid":"u:5","file":"log.2","pos":9},"op":"d","ts_ms":99,"target":"orders","tick":3}
@@ -628,7 +644,7 @@ mod tests {
 
     #[test]
     fn plain_lines() {
-        let expected = r#"{"schema_change":"add_column","table":"orders","column":{"name":"a \"b\"","type":"varchar(9)","nullable":true,"default":null},"tick":1}
+        let expected = r#"{"schema_change":"add_column","table":"orders","column":{"name":"a \"b\"","type":"varchar(9)","nullable":true,"default":null},"reads":null,"tick":1}
 {"tick":1,"table":"orders","op":"upsert","key":{"id":7},"row":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"x"}}
 {"tick":2,"table":"orders","op":"upsert","key":{"id":7},"row":{"id":7,"at":"0000-00-00 00:00:00.0","a \"b\"":"y"}}
 {"tick":3,"table":"orders","op":"delete","key":{"id":7},"row":null}
@@ -638,5 +654,74 @@ mod tests {
 {"schema_change":"truncate_table","table":"orders","tick":5}
 "#;
         assert_eq!(lines("plain"), expected);
+    }
+
+    /// A column is filled and reset, in every row and in those of one of several tables.
+    fn columns_of_rows(format: &str) -> Vec<String> {
+        let shard = Column::new("shard", ColumnType::VarChar { length: 9, charset: Charset::utf8mb4() });
+        let of_one = || vec![(shard.clone(), Row::pack([Value::Text("it's".into())]))];
+        let int = || Column::new("n", ColumnType::Int { width: IntWidth::Int, unsigned: false });
+        let fill = |only| TargetSchemaChange::FillColumn {
+            table: "orders".into(),
+            from: "a".into(),
+            to: "b".into(),
+            only,
+        };
+        let reset = |column, implicit, only| TargetSchemaChange::ResetColumn {
+            table: "orders".into(),
+            column,
+            implicit,
+            only,
+        };
+        let deleted = Column { default: Some("1".into()), ..int().not_null() };
+        let mut formatter = Formatter::new(format);
+        formatter.now = || 99;
+        formatter.prepare(&table());
+        for change in [
+            fill(Vec::new()),
+            fill(of_one()),
+            reset(deleted, false, Vec::new()),
+            reset(int(), true, of_one()),
+            reset(int().not_null(), false, of_one()),
+            reset(int(), false, Vec::new()),
+        ] {
+            formatter.schema_change(&change);
+        }
+        let mut out = Vec::new();
+        formatter.schema_changes(&mut out, 5);
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn lines_of_columns_that_are_filled_and_reset() {
+        let column = |nullable: bool, default: &str| {
+            format!(r#""column":{{"name":"n","type":"int","nullable":{nullable},"default":{default}}}"#)
+        };
+        let fill = r#"{"schema_change":"fill_column","table":"orders","from":"a","to":"b""#;
+        let reset = r#"{"schema_change":"reset_column","table":"orders","#;
+        let expected = [
+            format!(r#"{fill},"tick":5}}"#),
+            format!(r#"{fill},"only":{{"shard":"it's"}},"tick":5}}"#),
+            format!(r#"{reset}{},"reads":1,"tick":5}}"#, column(false, r#""1""#)),
+            format!(r#"{reset}{},"reads":0,"only":{{"shard":"it's"}},"tick":5}}"#, column(true, "null")),
+            format!(r#"{reset}{},"reads":0,"only":{{"shard":"it's"}},"tick":5}}"#, column(false, "null")),
+            format!(r#"{reset}{},"reads":null,"tick":5}}"#, column(true, "null")),
+        ];
+        assert_eq!(columns_of_rows("plain"), expected);
+        assert_eq!(columns_of_rows("debezium-json"), expected);
+        let statements = [
+            "UPDATE `orders` SET `b` = `a`",
+            "UPDATE `orders` SET `b` = `a` WHERE `shard` <=> 'it''s'",
+            "UPDATE `orders` SET `n` = 1",
+            "UPDATE `orders` SET `n` = '0' WHERE `shard` <=> 'it''s'",
+            "UPDATE `orders` SET `n` = '0' WHERE `shard` <=> 'it''s'",
+            "UPDATE `orders` SET `n` = NULL",
+        ];
+        let line = |sql: &&str| {
+            format!(
+                r#"{{"data":null,"database":"shop","es":99,"id":5,"isDdl":true,"mysqlType":null,"old":null,"pkNames":null,"sql":"{sql}","sqlType":null,"table":"orders_1","ts":99,"type":"QUERY","target":"orders"}}"#
+            )
+        };
+        assert_eq!(columns_of_rows("canal-json"), statements.iter().map(line).collect::<Vec<_>>());
     }
 }

@@ -38,6 +38,8 @@ pub mod null;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod registry;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod silence;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "stdout")]

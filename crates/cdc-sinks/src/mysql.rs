@@ -65,8 +65,8 @@
 //!   statement made what the first one looks for.)
 //! * A table that was made in a tick which never came again (the source has dropped or renamed it meanwhile, and it was taken
 //!   in with the structure of a moment that is over) would stay: so it is marked as made (`changing = 2`). Behind the next tick
-//!   whose changes have all come it goes, empty as it is, unless that tick has made it anew. One that is still to come is then made
-//!   when it comes.
+//!   whose changes have all come it goes, empty as it is, unless that tick has made it anew; if it cannot go then, behind a later
+//!   one. One that is still to come is then made when it comes.
 //! * Until it has come again, a marked table is not checked and not made anew: its old shape is not to be had. No row of
 //!   it can come in front of the change.
 //! * *No other run's definition.* Definitions run in a session that holds the named lock, after the epoch was read in
@@ -252,6 +252,8 @@ pub struct MysqlSink {
     between: HashSet<String>,
     /// Those of them that it has made.
     made_before: HashSet<String>,
+    /// Those of them that should have gone behind a commit, and are still there.
+    left: HashSet<String>,
     /// What the source captures, if this is its server; and whether that tells no letter case apart in names.
     captured: Option<(TableSet, bool)>,
 }
@@ -316,6 +318,7 @@ impl MysqlSink {
             changed: HashSet::new(),
             between: HashSet::new(),
             made_before: HashSet::new(),
+            left: HashSet::new(),
             captured: None,
         }
     }
@@ -593,29 +596,34 @@ impl MysqlSink {
 
     /// Tables that an earlier run has made in a tick of its own, and no change has spoken of since.
     fn strays(&self) -> impl Iterator<Item = &String> {
-        let is_stray = |t: &&String| !self.seen.is_empty() && !self.changed.contains(*t);
-        self.made_before.iter().filter(is_stray)
+        let new = self.made_before.iter().filter(|_| !self.seen.is_empty());
+        self.left.iter().chain(new).filter(|table| !self.changed.contains(*table))
     }
 
-    /// They go, behind a commit. What is not done because of a crash is found again.
-    fn remove_strays(&mut self) -> Result<()> {
-        let claim = self.claim.clone().ok_or_else(not_claimed)?;
-        let strays: Vec<String> = self.strays().cloned().collect();
-        for table in strays {
-            self.writers.remove(&table);
-            let (link, errors) = self.link()?;
-            let failed =
-                |e: &mysql_async::Error| errors.of(codes::TARGET_DDL, &format!("removing \"{table}\""), e);
-            if let Some(found) = look(link, errors, &table)?
-                && !found.has_rows(link).map_err(|e| failed(&e))?
-            {
-                link.run(format!("DROP TABLE {}", sql::quote(&found.name))).map_err(|e| failed(&e))?;
-            }
-            link.run(format!("DELETE FROM {TABLES} WHERE {} AND name = {}", claim.ours(), sql::text(&table)))
-                .map_err(|e| failed(&e))?;
+    /// They go, behind a commit. That is done: what cannot go now (the account may lack the right) is no error of it, and is tried
+    /// again behind the next one. What is not done because of a crash is found again.
+    fn remove_strays(&mut self) {
+        let strays: HashSet<String> = self.strays().cloned().collect();
+        if !self.seen.is_empty() {
+            self.made_before.clear();
         }
-        self.made_before.clear();
-        Ok(())
+        self.left = strays.into_iter().filter(|table| self.remove_stray(table).is_err()).collect();
+    }
+
+    fn remove_stray(&mut self, table: &str) -> Result<()> {
+        let claim = self.claim.clone().ok_or_else(not_claimed)?;
+        self.writers.remove(table);
+        let (link, errors) = self.link()?;
+        let failed =
+            |e: &mysql_async::Error| errors.of(codes::TARGET_DDL, &format!("removing \"{table}\""), e);
+        if let Some(found) = look(link, errors, table)?
+            && !found.has_rows(link).map_err(|e| failed(&e))?
+        {
+            link.run(format!("DROP TABLE {}", sql::quote(&found.name))).map_err(|e| failed(&e))?;
+        }
+        link.run(format!("DELETE FROM {TABLES} WHERE {} AND name = {}", claim.ours(), sql::text(table)))
+            .map(|_| ())
+            .map_err(|e| failed(&e))
     }
 
     fn is_listed(&mut self, job: &JobIdentity, table: &str) -> Result<bool> {
@@ -861,6 +869,7 @@ impl Sink for MysqlSink {
             link.run(&statement).map_err(|e| failed(&e))?;
         }
         (self.between, self.made_before) = read_between(&mut link, job).map_err(|e| failed(&e))?;
+        self.left.clear();
         self.claim = Some(Claim { job: job.clone(), epoch, previous });
         self.link = Some(link);
         Ok(())
@@ -959,9 +968,7 @@ impl Sink for MysqlSink {
         match self.try_commit(tick, binding) {
             Ok(committed) => {
                 if self.seen.len() >= self.made.len() {
-                    if !self.seen.is_empty() {
-                        self.remove_strays()?;
-                    }
+                    self.remove_strays();
                     self.between.clear();
                     self.made.clear();
                 }

@@ -560,6 +560,34 @@ fn a_table_that_was_made_and_does_not_come_again_goes() {
     assert_eq!(listed, ["orders|0", "other|0"]);
 }
 
+/// The commit in front is done, whatever becomes of such a table.
+#[test]
+fn a_table_that_cannot_go_is_no_error_of_the_commit() {
+    let server = start();
+    let target = Target::new(&server, "stays");
+    let make = |name| {
+        let table = table(name, vec![Column::new("id", int()).not_null()], &[0]);
+        Change::CreateTable { table }
+    };
+    filled(&target).apply(&make("stray")).unwrap();
+    let listed = || target.run("SELECT name, changing FROM _cdc_tables ORDER BY 1");
+    target.run("REVOKE DROP ON stays.* FROM dw@'%'");
+    let mut sink = target.sink();
+    sink.claim(&job("run 2")).unwrap();
+    sink.apply(&make("other")).unwrap();
+    sink.commit(2, &binding(2)).unwrap();
+    assert_eq!(target.run("SELECT tick FROM _cdc_progress"), ["2"]);
+    // another change does not let it be forgotten
+    sink.apply(&make("third")).unwrap();
+    sink.commit(3, &binding(3)).unwrap();
+    assert_eq!(listed(), ["orders|0", "other|0", "stray|2", "third|0"]);
+    // for the table: one for the database is seen by sessions to come
+    target.run("GRANT DROP ON stays.stray TO dw@'%'");
+    sink.commit(4, &binding(4)).unwrap();
+    assert_eq!(listed(), ["orders|0", "other|0", "third|0"]);
+    assert_eq!(target.run("SHOW TABLES LIKE 'stray'"), [""; 0]);
+}
+
 /// What the committer never does: rows of its tick in front of a change. Those with a key are taken again; others could
 /// not be told from new ones.
 #[test]

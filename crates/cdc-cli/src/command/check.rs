@@ -9,9 +9,11 @@ use crate::logging::{Form, Log, Told};
 use crate::output::{count, print, print_json, to_json};
 use crate::surroundings::PipelineFile;
 use cdc_core::diagnostic::{Diagnostic, Severity};
-use cdc_core::plan::Plan;
+use cdc_core::plan::program::check_flow;
+use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::{Result, codes};
 use cdc_mysql::config::Config;
+use cdc_runtime::schemas::{self, Writes};
 use live::Live;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -37,7 +39,7 @@ pub fn check(args: &CheckArgs, told: &Told) -> Exit {
     let mut worst = Exit::Done;
     let mut documents = Vec::new();
     for path in &args.files {
-        let checked = check_one(path, &parameters, args.live);
+        let checked = check_one(path, &parameters, args);
         worst = worst.max(checked.exit);
         match args.format {
             ReportFormat::Json => documents.push(checked.to_json()),
@@ -56,7 +58,8 @@ pub fn check(args: &CheckArgs, told: &Told) -> Exit {
     worst
 }
 
-fn check_one(path: &Path, parameters: &BTreeMap<String, String>, live: bool) -> Checked {
+fn check_one(path: &Path, parameters: &BTreeMap<String, String>, args: &CheckArgs) -> Checked {
+    let live = args.live;
     let file = match PipelineFile::read(path) {
         Ok(file) => file,
         Err(error) => {
@@ -86,7 +89,7 @@ fn check_one(path: &Path, parameters: &BTreeMap<String, String>, live: bool) -> 
         Some(plan) => {
             checked.sources(plan);
             if live && checked.exit == Exit::Done {
-                checked.look(plan, &file);
+                checked.look(plan, &file, args.state.as_deref());
             }
         }
     }
@@ -114,7 +117,7 @@ impl Checked {
         }
     }
 
-    fn look(&mut self, plan: &Plan, file: &PipelineFile) {
+    fn look(&mut self, plan: &Plan, file: &PipelineFile, state: Option<&Path>) {
         for source in &plan.sources {
             let live = live::look(source, plan, file);
             for error in &live.errors {
@@ -124,14 +127,37 @@ impl Checked {
             self.diagnostics.extend(live.warnings.iter().cloned());
             self.live.push(live);
         }
+        let writes = match self.writes(plan, &super::state_folder(state, plan, &file.base)) {
+            Ok(writes) => writes,
+            Err(error) => {
+                self.exit = self.exit.max(Exit::of(&error));
+                self.diagnostics.push(error.diagnostic().clone());
+                Vec::new()
+            }
+        };
         for sink in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
-            let target = target::look(sink, plan, file, &self.live);
+            let writes = writes.iter().find(|w| w.sink == sink.name);
+            let target = target::look(sink, plan, file, &self.live, writes);
             for error in &target.errors {
                 self.exit = self.exit.max(Exit::of(error));
                 self.diagnostics.push(error.diagnostic().clone());
             }
             self.targets.push(target);
         }
+    }
+
+    /// What a run that starts now would write, by sink; nothing where a source could not be asked.
+    fn writes(&self, plan: &Plan, state: &Path) -> Result<Vec<Writes>> {
+        let mut tables = Vec::new();
+        for live in self.live.iter().filter(|l| plan.flows.iter().any(|f| f.source == l.source)) {
+            let Some(of_source) = &live.tables else { return Ok(Vec::new()) };
+            tables.extend(of_source.iter().cloned());
+        }
+        // what does not bind has been told with the flow
+        let binds = |flow: &FlowPlan| check_flow(flow, &tables).iter().all(|d| d.severity != Severity::Error);
+        let mut binding = plan.clone();
+        binding.flows.retain(binds);
+        if binding.flows.is_empty() { Ok(Vec::new()) } else { schemas::writes(&binding, state, &tables) }
     }
 
     fn number(&self, severity: Severity) -> u64 {

@@ -26,7 +26,7 @@
 //! `TRUNCATE`, `RENAME`, or `QUERY` for rows that are moved or removed by a statement.
 
 use super::push_string;
-use crate::default::default_value;
+use crate::default::{as_source, default_value};
 use crate::text;
 use cdc_core::Row;
 use cdc_core::connector::{TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable};
@@ -204,8 +204,10 @@ impl Canal {
                 table,
                 format!("UPDATE {} SET {} = {}{}", name(table), name(to), name(from), rows(only)),
             ),
-            TargetSchemaChange::ResetColumn { table, column: c, only, .. } => {
-                let value = if c.default.is_some() || !c.nullable { "DEFAULT" } else { "NULL" };
+            TargetSchemaChange::ResetColumn { table, column: c, implicit, only } => {
+                // the value itself: the consumer's table may have another default, or none. One that is told for each row
+                // (a number, an expression over its columns) only the consumer can make.
+                let value = reads(c, *implicit).unwrap_or_else(|| "DEFAULT".to_owned());
                 (
                     "QUERY",
                     table,
@@ -412,24 +414,28 @@ fn sql_type(ty: &ColumnType, value: &Value<'_>) -> i64 {
     }
 }
 
-/// What rows that are there read in a new column: ` DEFAULT ..` as the source's statement has it, or where the column is NOT NULL
-/// there, and not here, the type's own.
-fn default(column: &Column, implicit: bool) -> String {
+/// What rows that are there read in a column, in MySQL's words: the default as the source's statement has it, else the type's own
+/// where the column is NOT NULL there, else NULL. `None`: each row reads a value of its own.
+fn reads(column: &Column, implicit: bool) -> Option<String> {
     if let Some(text) = &column.default {
-        return format!(" DEFAULT {text}");
+        return Some(text.clone());
     }
-    let as_source = Column { nullable: false, ..column.clone() };
-    let value = if implicit && column.nullable { default_value(&as_source).ok() } else { None };
-    let Some(value) = value else { return String::new() };
+    let value = default_value(&as_source(column, implicit)).ok()?;
     let mut literal = Vec::new();
     push_literal(&mut literal, &value, text::fraction_digits(&column.ty));
-    let literal = String::from_utf8_lossy(&literal).into_owned();
+    Some(String::from_utf8_lossy(&literal).into_owned())
+}
+
+/// What rows that are there read in a new column: ` DEFAULT ..` where its own words do not say so already.
+fn default(column: &Column, implicit: bool) -> String {
+    let told = column.default.is_some() || (implicit && column.nullable);
+    let Some(value) = reads(column, implicit).filter(|_| told) else { return String::new() };
     match column.ty {
         // these take an expression only
-        ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Json => {
-            format!(" DEFAULT ({literal})")
+        ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Json if column.default.is_none() => {
+            format!(" DEFAULT ({value})")
         }
-        _ => format!(" DEFAULT {literal}"),
+        _ => format!(" DEFAULT {value}"),
     }
 }
 
@@ -442,6 +448,8 @@ fn push_literal(out: &mut Vec<u8>, value: &Value<'_>, fsp: u8) {
             v.iter().for_each(|byte| drop(write!(out, "{byte:02x}")));
             out.push(b'\'');
         }
+        // in quotes they would be other values: '1' is the bits of its byte, '0' the year 2000
+        Value::Bit(_) | Value::Year(_) => text::push_value(out, value, fsp),
         _ => {
             let mut text = Vec::new();
             text::push_value(&mut text, value, fsp);
@@ -524,6 +532,37 @@ mod tests {
         assert_eq!(add(text, true), "ALTER TABLE `t` ADD COLUMN `n` text DEFAULT ('')");
         let not_null = Column { nullable: false, ..int() };
         assert_eq!(add(not_null, false), "ALTER TABLE `t` ADD COLUMN `n` int NOT NULL");
+        let bits = Column::new("n", ColumnType::Bit { width: 3 });
+        assert_eq!(add(bits, true), "ALTER TABLE `t` ADD COLUMN `n` bit(3) DEFAULT 0");
+        assert_eq!(
+            add(Column::new("n", ColumnType::Year), true),
+            "ALTER TABLE `t` ADD COLUMN `n` year DEFAULT 0"
+        );
+    }
+
+    #[test]
+    fn a_column_is_reset_to_what_its_rows_read_and_not_to_the_consumers_default() {
+        let reset = |column: Column, implicit| {
+            let change =
+                TargetSchemaChange::ResetColumn { table: "t".into(), column, implicit, only: Vec::new() };
+            Canal::default().statement(&change).2
+        };
+        let int = || Column::new("n", ColumnType::Int { width: IntWidth::Int, unsigned: false });
+        let text = Column::new("n", ColumnType::Text { size: LobSize::Normal, charset: Charset::utf8mb4() });
+        // soft_delete marks what a TRUNCATE deletes, in a column whose default is 0
+        let marked = Column { default: Some("1".into()), ..int().not_null() };
+        for (column, implicit, value) in [
+            (marked, false, "1"),
+            (int(), false, "NULL"),
+            // DEFAULT would be refused: error 1364
+            (int().not_null(), false, "'0'"),
+            (int(), true, "'0'"),
+            (text, true, "''"),
+            (Column { default: Some("(uuid())".into()), ..int() }, true, "(uuid())"),
+            (Column { auto_increment: true, ..int().not_null() }, false, "DEFAULT"),
+        ] {
+            assert_eq!(reset(column, implicit), format!("UPDATE `t` SET `n` = {value}"));
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::options::{MysqlOptions, Named, Tls};
 use super::silence::{Patience, Watch};
 use super::sql;
 use super::types::Dialect;
+use crate::silence;
 use cdc_core::panics::caught_async;
 use cdc_core::{Code, Error, Result, codes, greeting};
 use mysql_async::prelude::Queryable;
@@ -295,13 +296,8 @@ impl Link {
     }
 }
 
-/// Does no host have this name? (A name server that does not answer is another matter.)
 fn is_no_host(error: &mysql_async::Error) -> bool {
-    let mysql_async::Error::Io(IoError::Io(io)) = error else { return false };
-    let text = io.to_string();
-    ["Name or service not known", "No address associated", "nodename nor servname"]
-        .iter()
-        .any(|words| text.contains(words))
+    matches!(error, mysql_async::Error::Io(IoError::Io(io)) if silence::is_no_host(&io.to_string()))
 }
 
 fn closed() -> mysql_async::Error {

@@ -1,22 +1,9 @@
-//! A server that does not answer: is it at work, or is nobody there?
-//!
-//! A statement may take hours (an ALTER of a large table), so there is no time after which it has failed. But a machine
-//! may hang and a network may swallow what is sent, and then no packet ever says so: what TCP probes is answered by a kernel or a
-//! proxy in between. So when nothing has come for `answer_timeout`, another connection asks what our session does:
-//!
-//! | what it finds | what follows |
-//! |---|---|
-//! | no connection, or no answer within `connect_timeout` | nobody is there: the connection is given up |
-//! | our session sleeps, or is gone | what it was sent, or its answer, was lost: given up |
-//! | our session sends or receives | a slow network, for [`TRANSFERS`] looks; then given up |
-//! | our session is at work | we wait on |
-//! | the server answers, and does not tell (no connection left; a proxy with numbers of its own) | we wait on |
+//! What a session of ours does, by SHOW PROCESSLIST: for a server that does not answer ([`crate::silence`]).
 //!
 //! To give up a connection is what the protocol above knows as a lost one: what was open is rolled back by the server, or its
 //! session is ended when the next one takes the lock; the committer writes it again.
-//!
-//! What we send takes time as well: a statement is given a second more for each [`BYTES_A_SECOND`].
 
+use crate::silence::{Looks, Seen, sending};
 use cdc_core::panics::caught_async;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, IoError, OptsBuilder};
@@ -26,18 +13,12 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The slowest network that is not taken for a silent one.
-const BYTES_A_SECOND: usize = 64 << 10;
-
-/// How often a session may be found to send or receive, without a byte of it coming here.
-const TRANSFERS: u32 = 10;
-
 /// How long an answer is waited for.
 #[derive(Debug, Clone)]
 pub(crate) enum Patience {
     /// A session begins: nothing that is asked takes long.
     Within(Duration),
-    /// As the module says.
+    /// As [`crate::silence`] says.
     Watched(Box<Watch>),
 }
 
@@ -51,14 +32,6 @@ pub(crate) struct Watch {
     pub(crate) connect: Duration,
 }
 
-/// What another connection saw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Nobody,
-    Transfer,
-    AtWork,
-}
-
 impl Patience {
     /// Waits for what comes of `bytes` that are sent.
     pub(crate) async fn wait<T>(
@@ -66,7 +39,7 @@ impl Patience {
         bytes: usize,
         work: impl Future<Output = mysql_async::Result<T>>,
     ) -> mysql_async::Result<T> {
-        let sending = Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
+        let sending = sending(bytes);
         let watch = match self {
             Patience::Within(most) => {
                 return timeout(*most + sending, work).await.unwrap_or_else(|_| Err(silent(*most)));
@@ -75,7 +48,7 @@ impl Patience {
         };
         let mut work = pin!(work);
         let mut most = watch.answer + sending;
-        let mut transfers = 0;
+        let mut looks = Looks::default();
         loop {
             if let Ok(done) = timeout(most, &mut work).await {
                 return done;
@@ -85,8 +58,7 @@ impl Patience {
                 done = &mut work => return done,
                 seen = watch.look() => seen,
             };
-            transfers = if seen == Seen::Transfer { transfers + 1 } else { 0 };
-            if seen == Seen::Nobody || transfers > TRANSFERS {
+            if looks.is_over(seen) {
                 return Err(silent(most));
             }
             most = watch.answer;

@@ -14,6 +14,7 @@ use super::options::{PostgresOptions, Tls};
 use super::silence::{Patience, Watch};
 use super::sql::{literal, quote};
 use super::tls;
+use crate::silence::{Looks, is_no_host};
 use cdc_core::{Error, Result, codes};
 use futures_util::SinkExt;
 use futures_util::future::{AbortHandle, abortable};
@@ -83,7 +84,7 @@ impl Conn {
             Opening::Failed(error) => {
                 let shown = errors.connecting(&error);
                 // it may be away for a moment, but not be named wrong, where it was there before
-                if !again && is_no_host(&error) { shown.into_definite() } else { shown }
+                if !again && is_no_host(&message(&error)) { shown.into_definite() } else { shown }
             }
             Opening::Late => errors.no_answer(),
             Opening::Thread(error) => errors.cannot_open(&error.to_string()),
@@ -289,7 +290,7 @@ impl Conn {
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
         let mut most = self.patience.most(bytes);
-        let mut transfers = 0;
+        let mut looks = Looks::default();
         let mut over = false;
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -306,7 +307,7 @@ impl Conn {
                 }
                 let left = most.saturating_sub(since.elapsed());
                 if left.is_zero() && !over {
-                    over = self.patience.is_over(&mut transfers);
+                    over = self.patience.is_over(&mut looks);
                     most = self.patience.most(0);
                     break;
                 }
@@ -338,14 +339,6 @@ impl Opening {
     pub(crate) fn is_answer(&self) -> bool {
         matches!(self, Opening::Failed(error) if error.as_db_error().is_some())
     }
-}
-
-/// Does no host have this name? (A name server that does not answer is another matter.)
-fn is_no_host(error: &Pg) -> bool {
-    let text = message(error);
-    ["Name or service not known", "No address associated", "nodename nor servname"]
-        .iter()
-        .any(|words| text.contains(words))
 }
 
 /// What every session begins with, and what it is asked. Statements are planned anew for their values: a plan that was

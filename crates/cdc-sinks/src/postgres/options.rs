@@ -235,9 +235,8 @@ impl PostgresOptions {
         };
         let path = |name: &str| plan.options.text(name).map(|text| base.join(text));
         let secret = |name: &str| matches!(plan.options.0.get(name), Some(OptionValue::Secret(_)));
-        let duration = |name: &str| {
-            let usual = if name == "answer_timeout" { 30_000 } else { 10_000 };
-            Duration::from_millis(plan.options.duration_ms(name).unwrap_or(usual))
+        let duration = |name: &str, usual_ms: u64| {
+            Duration::from_millis(plan.options.duration_ms(name).unwrap_or(usual_ms))
         };
         let options = PostgresOptions {
             host,
@@ -251,9 +250,9 @@ impl PostgresOptions {
             tls,
             tls_ca: path("tls_ca"),
             nul,
-            connect_timeout: duration("connect_timeout"),
-            answer_timeout: duration("answer_timeout"),
-            lock_timeout: duration("lock_timeout"),
+            connect_timeout: duration("connect_timeout", 10_000),
+            answer_timeout: duration("answer_timeout", 30_000),
+            lock_timeout: duration("lock_timeout", 10_000),
             secret_place: secret("url"),
             secret_user: secret("user"),
         };

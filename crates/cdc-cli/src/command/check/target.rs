@@ -5,10 +5,10 @@ use super::live::{self, Live};
 use crate::output::{count, printable, some_of};
 use crate::surroundings::PipelineFile;
 use cdc_core::connector::{JobIdentity, Sink, TargetTable};
-use cdc_core::plan::program::BoundFlow;
 use cdc_core::plan::{Plan, SinkPlan};
 use cdc_core::preflight::Check;
 use cdc_core::{Error, Result};
+use cdc_runtime::schemas::Writes;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,22 +22,31 @@ pub struct Target {
     checks: Vec<Check>,
     /// What flows write there, as far as the source could be asked.
     tables: Vec<String>,
+    /// Those of which the state does not know what is written now.
+    to_come: Vec<String>,
     /// What keeps the pipeline from running.
     pub errors: Vec<Error>,
 }
 
-/// Looks at the target of a sink; `sources` were looked at before.
-pub fn look(plan_of: &SinkPlan, plan: &Plan, file: &PipelineFile, sources: &[Live]) -> Target {
+/// Looks at the target of a sink; `sources` were looked at before. `writes`: what is written there, where that could be told.
+pub fn look(
+    plan_of: &SinkPlan,
+    plan: &Plan,
+    file: &PipelineFile,
+    sources: &[Live],
+    writes: Option<&Writes>,
+) -> Target {
     let mut target = Target {
         sink: plan_of.name.clone(),
         place: String::new(),
         tick: None,
         checks: Vec::new(),
         tables: Vec::new(),
+        to_come: Vec::new(),
         errors: Vec::new(),
     };
     let asked = cdc_sinks::registry::open(plan_of, &file.base)
-        .and_then(|mut sink| target.ask(&mut *sink, plan_of, plan, sources));
+        .and_then(|mut sink| target.ask(&mut *sink, plan_of, plan, sources, writes));
     if let Err(error) = asked {
         target.errors.push(error);
     }
@@ -45,7 +54,14 @@ pub fn look(plan_of: &SinkPlan, plan: &Plan, file: &PipelineFile, sources: &[Liv
 }
 
 impl Target {
-    fn ask(&mut self, sink: &mut dyn Sink, plan_of: &SinkPlan, plan: &Plan, sources: &[Live]) -> Result<()> {
+    fn ask(
+        &mut self,
+        sink: &mut dyn Sink,
+        plan_of: &SinkPlan,
+        plan: &Plan,
+        sources: &[Live],
+        writes: Option<&Writes>,
+    ) -> Result<()> {
         self.place = sink.place();
         let identity = JobIdentity {
             pipeline: plan.name.clone(),
@@ -54,8 +70,17 @@ impl Target {
             run: "cdc check".to_owned(),
         };
         self.tick = sink.inspect(&identity)?.map(|resume| resume.tick);
-        let tables = tables_of(plan_of, plan, sources);
-        self.tables = tables.iter().map(|t| t.name.clone()).collect();
+        let (mut known, mut to_come) = (Vec::new(), Vec::new());
+        if let Some(writes) = writes {
+            // as a run, which compares what is there only where it goes on from: elsewhere it has the shape of another moment
+            let without_progress = !sink.holds_progress() || writes.tick == Some(0);
+            let here = self.tick == writes.tick || (self.tick.is_none() && without_progress);
+            if here { &mut known } else { &mut to_come }.extend_from_slice(&writes.tables);
+            to_come.extend_from_slice(&writes.to_come);
+        }
+        self.to_come = names(&to_come);
+        let tables = each_once(known.iter().chain(&to_come));
+        self.tables = names(&tables);
         self.checks = sink.preflight(&tables)?;
         for lack in self.checks.iter().filter_map(Check::diagnostic) {
             // what is advised is shown in its line
@@ -68,8 +93,10 @@ impl Target {
                 self.errors.push(error);
             }
         }
-        for table in &tables {
-            if let Err(error) = sink.check(table) {
+        for table in &known {
+            let Err(error) = sink.check(table) else { continue };
+            // of several tables in one each may stumble over the same
+            if !self.errors.iter().any(|e| e.diagnostic() == error.diagnostic()) {
                 self.errors.push(error);
             }
         }
@@ -88,8 +115,10 @@ impl Target {
         out.push('\n');
         out.push_str(&live::lines(&self.checks));
         if !self.tables.is_empty() {
-            let names: Vec<String> = self.tables.iter().map(|t| printable(t).into_owned()).collect();
-            _ = writeln!(out, "  {}: {}", count(names.len() as u64, "table"), some_of(&names, 50));
+            _ = writeln!(out, "  {}: {}", count(self.tables.len() as u64, "table"), listed(&self.tables));
+        }
+        if !self.to_come.is_empty() {
+            _ = writeln!(out, "  not compared, the state is of another moment: {}", listed(&self.to_come));
         }
         out
     }
@@ -102,22 +131,27 @@ impl Target {
             "tick": self.tick,
             "checks": self.checks.iter().map(live::to_json).collect::<Vec<_>>(),
             "tables": self.tables,
+            "not_compared": self.to_come,
         })
     }
 }
 
-/// The tables that flows write to a sink now, each once.
-fn tables_of(sink: &SinkPlan, plan: &Plan, sources: &[Live]) -> Vec<Arc<TargetTable>> {
-    let mut tables: Vec<Arc<TargetTable>> = Vec::new();
-    for flow in plan.flows.iter().filter(|f| f.sink == sink.name) {
-        let of_source = sources.iter().filter(|s| s.source == flow.source).filter_map(|s| s.tables.as_ref());
-        for schema in of_source.flatten().filter(|s| flow.tables.matches(&s.id)) {
-            // what does not bind has been told with the flow
-            let Ok(bound) = BoundFlow::bind(flow, schema) else { continue };
-            if !tables.iter().any(|t| t.name == bound.target().name) {
-                tables.push(bound.target().clone());
-            }
+fn listed(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|t| printable(t).into_owned()).collect();
+    some_of(&names, 50)
+}
+
+/// Several source tables may be written to one.
+fn each_once<'t>(tables: impl Iterator<Item = &'t Arc<TargetTable>>) -> Vec<Arc<TargetTable>> {
+    let mut out: Vec<Arc<TargetTable>> = Vec::new();
+    for table in tables {
+        if !out.iter().any(|t| t.name == table.name) {
+            out.push(table.clone());
         }
     }
-    tables
+    out
+}
+
+fn names(tables: &[Arc<TargetTable>]) -> Vec<String> {
+    each_once(tables.iter()).iter().map(|t| t.name.clone()).collect()
 }
