@@ -93,7 +93,7 @@ impl Link {
                 }
                 opened = try_once(opts.clone())?;
             }
-            Ok(opened)
+            Ok::<_, Error>(opened)
         };
         let is_secure = secure.is_some();
         let mut used = opts.clone().ssl_opts(secure);
