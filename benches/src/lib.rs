@@ -75,6 +75,9 @@ pub fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         backfill: true,
         soft_delete: None,
         last_of_key: false,
+        view: None,
+        upsert: Default::default(),
+        on_conflict: Default::default(),
         span: 0..0,
     }
 }

@@ -24,6 +24,13 @@ pub struct Expr {
 pub enum ExprKind {
     /// A column of the row.
     Column(String),
+    /// A column of one of the inputs of a view: `o.id`.
+    Of {
+        /// The input's alias.
+        table: String,
+        /// The column.
+        column: String,
+    },
     /// Metadata of the row.
     Meta(MetaField),
     /// A constant.

@@ -8,6 +8,7 @@
 pub mod explain;
 pub mod pattern;
 pub mod program;
+pub mod view;
 
 use crate::diagnostic::Span;
 use crate::expr::Expr;
@@ -30,6 +31,8 @@ pub struct Plan {
     pub sources: Vec<SourcePlan>,
     /// In the order of the file.
     pub sinks: Vec<SinkPlan>,
+    /// In the order of the file.
+    pub views: Vec<view::ViewPlan>,
     /// In the order of the file.
     pub flows: Vec<FlowPlan>,
 }
@@ -76,8 +79,10 @@ pub struct FlowPlan {
     pub name: String,
     /// The source's name.
     pub source: String,
-    /// Which of its tables.
+    /// Which of its tables; of a flow that reads a view, the one that the view is.
     pub tables: TablePattern,
+    /// The view that it reads, whose tables are of the source.
+    pub view: Option<String>,
     /// The operators, in the order in which rows pass them.
     pub ops: Vec<FlowOp>,
     /// The sink's name.
@@ -98,6 +103,10 @@ pub struct FlowPlan {
     pub soft_delete: Option<String>,
     /// Rows of several source tables that agree in the key: the last one written stays. Else a flow whose key does not tell the tables apart is refused.
     pub last_of_key: bool,
+    /// Of a flow that reads a view: is its key watched?
+    pub upsert: view::Upsert,
+    /// What to do about two rows of its key.
+    pub on_conflict: view::OnConflict,
     /// Where it stands in the file.
     pub span: Span,
 }

@@ -37,6 +37,9 @@ fn plan() -> Plan {
         backfill: true,
         soft_delete: None,
         last_of_key: false,
+        view: None,
+        upsert: Default::default(),
+        on_conflict: Default::default(),
         span: 0..0,
     };
     let column = |n: &str| ColumnName { name: n.into(), span: 0..0 };
@@ -84,6 +87,7 @@ fn plan() -> Plan {
             options: options(&[("path", text("d\"w.db"))]),
             span: 0..0,
         }],
+        views: Vec::new(),
         flows: vec![flow("/(?<t>.*)_v2/ -> ods_{t}"), orders],
     }
 }
@@ -168,6 +172,7 @@ fn bare(mut expr: Expr) -> Expr {
         e.span = 0..0;
         match &mut e.kind {
             ExprKind::Column(_)
+            | ExprKind::Of { .. }
             | ExprKind::Meta(_)
             | ExprKind::Secret(_)
             | ExprKind::Literal(_)

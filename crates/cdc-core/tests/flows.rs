@@ -55,6 +55,9 @@ fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         backfill: true,
         soft_delete: None,
         last_of_key: false,
+        view: None,
+        upsert: Default::default(),
+        on_conflict: Default::default(),
         span: 1000..1010,
     }
 }

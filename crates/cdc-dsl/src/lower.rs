@@ -85,6 +85,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
         time_zone: pipeline.time_zone,
         sources: sources.into_iter().map(|s| s.plan).collect(),
         sinks,
+        views: Vec::new(),
         flows,
     });
     (plan, scope.finish())

@@ -819,6 +819,9 @@ mod tests {
             backfill: true,
             soft_delete: None,
             last_of_key: false,
+            view: None,
+            upsert: Default::default(),
+            on_conflict: Default::default(),
             span: 0..0,
         }
     }

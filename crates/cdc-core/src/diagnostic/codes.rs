@@ -37,6 +37,7 @@ codes! {
     PATTERN_MATCHES_NOTHING = 215, "pattern matches no table";
     NO_TABLES = 216, "no table to copy";
     TEMPLATE_GROUP = 217, "name template uses an unknown group";
+    VIEW_CYCLE = 218, "views that read each other";
 
     UNKNOWN_COLUMN = 301, "unknown column";
     DUPLICATE_COLUMN = 302, "column named twice";
@@ -47,6 +48,11 @@ codes! {
     OUT_OF_RANGE = 307, "value out of range";
     UNKNOWN_META = 308, "unknown metadata field";
     KEY_COLUMN_NULL = 309, "NULL in a key column";
+    AMBIGUOUS_COLUMN = 310, "column that several inputs have";
+    AGGREGATE_MISPLACED = 311, "aggregate where none can be";
+    JOIN_CONDITION = 312, "join condition that is not built";
+    NOT_OF_VIEWS = 313, "value that views cannot keep";
+    VIEW_CONFLICT = 314, "rows that agree in a view's key";
 
     UNKNOWN_OPTION = 401, "unknown option";
     MISSING_OPTION = 402, "missing option";
@@ -100,6 +106,7 @@ codes! {
     SCHEMA_CHANGE_REFUSED = 1308, "schema change refused by on_schema_change";
     KEY_CHANGED = 1309, "key of a table changed";
     ZERO_DATE = 1310, "date that no calendar has";
+    VIEW_COLUMN_CHANGED = 1311, "column that a view reads has changed";
 
     TARGET_OPEN = 2001, "target cannot be opened";
     TARGET_NOT_OURS = 2002, "target is not a database";

@@ -619,6 +619,8 @@ struct Shape<'s> {
 #[derive(Clone)]
 struct ShapeColumn {
     column: Column,
+    /// What it may be qualified with: the alias of an input of a view.
+    of: Option<Arc<str>>,
     ty: ExprType,
     register: usize,
 }
@@ -627,13 +629,18 @@ impl<'s> Shape<'s> {
     fn of(schema: &'s TableSchema) -> Shape<'s> {
         let column = |(register, c): (usize, &Column)| ShapeColumn {
             column: c.clone(),
+            of: None,
             ty: ExprType::new(c.ty.clone(), c.nullable),
             register,
         };
+        Shape::new(&schema.id, schema.columns.iter().enumerate().map(column).collect())
+    }
+
+    fn new(table: &'s TableId, columns: Vec<ShapeColumn>) -> Shape<'s> {
         Shape {
-            table: &schema.id,
-            columns: schema.columns.iter().enumerate().map(column).collect(),
-            registers: schema.columns.len(),
+            table,
+            registers: columns.len(),
+            columns,
             steps: Vec::new(),
             constants: Vec::new(),
             reads: Vec::new(),
@@ -678,12 +685,7 @@ impl<'s> Shape<'s> {
                 self.reads.push((column.register, reader));
             }
         });
-        let column = |c: &ShapeColumn| ScopeColumn {
-            name: c.column.name.clone(),
-            index: c.register,
-            ty: c.ty.clone(),
-        };
-        let scope = Scope { table: self.table, columns: self.columns.iter().map(column).collect() };
+        let scope = self.scope();
         let mut binder = Binder::new(&scope);
         let bound = if as_condition { binder.condition(expr) } else { binder.bind(expr) };
         match binder.finish(bound) {
@@ -695,15 +697,22 @@ impl<'s> Shape<'s> {
         }
     }
 
+    fn scope(&self) -> Scope<'s> {
+        let column = |c: &ShapeColumn| ScopeColumn {
+            name: c.column.name.clone(),
+            of: c.of.clone(),
+            index: c.register,
+            ty: c.ty.clone(),
+        };
+        Scope { table: self.table, columns: self.columns.iter().map(column).collect() }
+    }
+
     fn find(&mut self, name: &ColumnName) -> Option<usize> {
-        let found = self.columns.iter().position(|c| same_name(&c.column.name, &name.name));
-        if found.is_none() {
-            let names = self.columns.iter().map(|c| &*c.column.name);
-            let of = format!("\"{}\"", self.table);
-            let diagnostic = unknown_column(&name.name, &name.span, &of, names);
-            self.errors.push(diagnostic);
+        if let Err(diagnostic) = self.scope().find(None, &name.name, &name.span) {
+            self.errors.push(*diagnostic);
+            return None;
         }
-        found
+        self.columns.iter().position(|c| same_name(&c.column.name, &name.name))
     }
 
     fn select(&mut self, items: &[SelectItem]) {
@@ -715,7 +724,7 @@ impl<'s> Shape<'s> {
                     let span = except.first().map_or(0..0, |n| n.span.clone());
                     for (i, column) in self.columns.iter().enumerate() {
                         if !left_out.contains(&i) {
-                            selected.push((column.clone(), span.clone()));
+                            selected.push((ShapeColumn { of: None, ..column.clone() }, span.clone()));
                         }
                     }
                 }
@@ -743,11 +752,20 @@ impl<'s> Shape<'s> {
     /// The column of a named expression: a plain copy keeps all that is known of the column. One that was
     /// refused counts as a NULL, so that what uses it is not refused as well.
     fn computed(&mut self, item: &NamedExpr) -> ShapeColumn {
-        if let ExprKind::Column(name) = &item.expr.kind
-            && let Some(copied) = self.columns.iter().find(|c| same_name(&c.column.name, name))
+        let named = match &item.expr.kind {
+            ExprKind::Column(name) => Some((None, name)),
+            ExprKind::Of { table, column } => Some((Some(table.as_str()), column)),
+            _ => None,
+        };
+        if let Some((of, name)) = named
+            && let Ok(found) = self.scope().find(of, name, &item.expr.span)
+            && let Some(copied) = self.columns.iter().find(|c| {
+                same_name(&c.column.name, &found.name) && c.of == found.of && c.register == found.index
+            })
         {
             let mut copy = copied.clone();
             copy.column.name = item.name.as_str().into();
+            copy.of = None;
             return copy;
         }
         let (ty, register) = match self.bound(&item.expr, false) {
@@ -764,7 +782,7 @@ impl<'s> Shape<'s> {
         };
         let mut column = Column::new(item.name.as_str(), ty.column_type());
         column.nullable = ty.nullable;
-        ShapeColumn { column, ty, register }
+        ShapeColumn { column, of: None, ty, register }
     }
 
     /// False if there is a column of that name already.
@@ -816,7 +834,7 @@ impl<'s> Shape<'s> {
         let mut column =
             Column::new(name, ColumnType::Int { width: IntWidth::Tiny, unsigned: false }).not_null();
         column.default = Some("0".to_owned());
-        let column = ShapeColumn { column, ty, register: self.registers - 1 };
+        let column = ShapeColumn { column, of: None, ty, register: self.registers - 1 };
         self.push(column, &flow.span).then(|| self.columns.len() - 1)
     }
 
@@ -927,6 +945,7 @@ impl Shape<'_> {
                 let column = self.columns.iter().find(|c| same_name(&c.column.name, name));
                 constant &= column.is_some_and(|c| self.constants.contains(&c.register));
             }
+            ExprKind::Of { .. } => constant = false,
             ExprKind::Meta(field) => constant &= matches!(field, MetaField::Table | MetaField::Database),
             _ => {}
         });
@@ -983,6 +1002,7 @@ fn walk<'e>(expr: &'e Expr, each: &mut impl FnMut(&'e Expr)) {
         each(expr);
         match &expr.kind {
             ExprKind::Column(_)
+            | ExprKind::Of { .. }
             | ExprKind::Meta(_)
             | ExprKind::Literal(_)
             | ExprKind::Secret(_)

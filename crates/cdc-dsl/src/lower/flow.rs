@@ -118,6 +118,9 @@ impl<'f> Context<'f> {
             backfill: options.bool("backfill").unwrap_or(true),
             soft_delete: options.text("soft_delete").map(str::to_owned),
             last_of_key: options.text("key_conflict") == Some("last"),
+            view: None,
+            upsert: Default::default(),
+            on_conflict: Default::default(),
             span: span.range(),
         };
         let plan = match (ops, target, key, sink) {

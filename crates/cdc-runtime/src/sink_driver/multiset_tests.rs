@@ -208,6 +208,9 @@ fn flow(operators: bool) -> FlowPlan {
         backfill: true,
         soft_delete: None,
         last_of_key: false,
+        view: None,
+        upsert: Default::default(),
+        on_conflict: Default::default(),
         span: 0..0,
     }
 }
@@ -231,6 +234,7 @@ fn plan(flow: FlowPlan) -> Arc<Plan> {
             options: Options([("path".to_owned(), path)].into()),
             span: 0..0,
         }],
+        views: Vec::new(),
         flows: vec![flow],
     })
 }

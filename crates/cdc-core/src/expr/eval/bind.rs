@@ -31,6 +31,8 @@ pub(crate) struct Scope<'s> {
 
 pub(crate) struct ScopeColumn {
     pub(crate) name: Arc<str>,
+    /// What it may be qualified with.
+    pub(crate) of: Option<Arc<str>>,
     /// Its place among the values that are given to `eval`.
     pub(crate) index: usize,
     pub(crate) ty: ExprType,
@@ -40,10 +42,65 @@ impl<'s> Scope<'s> {
     pub(crate) fn of_table(schema: &'s TableSchema) -> Scope<'s> {
         let column = |(index, c): (usize, &crate::Column)| ScopeColumn {
             name: c.name.clone(),
+            of: None,
             index,
             ty: ExprType::new(c.ty.clone(), c.nullable),
         };
         Scope { table: &schema.id, columns: schema.columns.iter().enumerate().map(column).collect() }
+    }
+}
+
+impl Scope<'_> {
+    /// The column of this name, of the input that is named or of the only one that has it.
+    pub(crate) fn find(
+        &self,
+        of: Option<&str>,
+        name: &str,
+        span: &Span,
+    ) -> Result<&ScopeColumn, Box<Diagnostic>> {
+        let is_of = |c: &&ScopeColumn| match (of, &c.of) {
+            (None, _) => true,
+            (Some(of), Some(alias)) => same_name(alias, of),
+            (Some(_), None) => false,
+        };
+        let mut found = self.columns.iter().filter(is_of).filter(|c| same_name(&c.name, name));
+        match (found.next(), found.next()) {
+            (Some(column), None) => return Ok(column),
+            (Some(one), Some(other)) => {
+                let places = [one, other].map(|c| match &c.of {
+                    Some(of) => format!("{of}.{}", c.name),
+                    None => c.name.to_string(),
+                });
+                let headline = format!("column \"{name}\" is there more than once");
+                return Err(Box::new(
+                    Diagnostic::error(codes::AMBIGUOUS_COLUMN, headline)
+                        .at(span.clone(), "")
+                        .help(format!("write {}", places.join(" or "))),
+                ));
+            }
+            _ => {}
+        }
+        let mut aliases: Vec<&str> = self.columns.iter().filter_map(|c| c.of.as_deref()).collect();
+        aliases.dedup();
+        match of {
+            Some(of) if !aliases.iter().any(|a| same_name(a, of)) => {
+                let headline = format!("no input is called \"{of}\" here");
+                let diagnostic = Diagnostic::error(codes::UNKNOWN_COLUMN, headline).at(span.clone(), "");
+                Err(Box::new(if aliases.is_empty() {
+                    diagnostic.help("behind a select or an aggregate columns stand for themselves")
+                } else {
+                    diagnostic.help(format!("there are {}", aliases.join(", ")))
+                }))
+            }
+            Some(of) => {
+                let names = self.columns.iter().filter(is_of).map(|c| &*c.name);
+                Err(Box::new(unknown_column(name, span, &format!("\"{of}\""), names)))
+            }
+            None => {
+                let names = self.columns.iter().map(|c| &*c.name);
+                Err(Box::new(unknown_column(name, span, &format!("\"{}\"", self.table), names)))
+            }
+        }
     }
 }
 
@@ -121,7 +178,8 @@ impl<'s> Binder<'s> {
     fn kind(&mut self, expr: &Expr) -> Option<BoundExpr> {
         let span = &expr.span;
         match &expr.kind {
-            ExprKind::Column(name) => self.column(name, span),
+            ExprKind::Column(name) => self.column(None, name, span),
+            ExprKind::Of { table, column } => self.column(Some(table), column, span),
             ExprKind::Meta(field) => Some(meta(*field, span)),
             ExprKind::Literal(value) | ExprKind::Secret(Secret(value)) => Some(literal(value, span)),
             ExprKind::Unary(op, operand) => self.unary(*op, operand, span),
@@ -161,11 +219,10 @@ impl<'s> Binder<'s> {
         }
     }
 
-    fn column(&mut self, name: &str, span: &Span) -> Option<BoundExpr> {
-        let Some(column) = self.scope.columns.iter().find(|c| same_name(&c.name, name)) else {
-            let names = self.scope.columns.iter().map(|c| &*c.name);
-            let diagnostic = unknown_column(name, span, &format!("\"{}\"", self.scope.table), names);
-            return self.refuse(diagnostic);
+    fn column(&mut self, of: Option<&str>, name: &str, span: &Span) -> Option<BoundExpr> {
+        let column = match self.scope.find(of, name, span) {
+            Ok(column) => column,
+            Err(diagnostic) => return self.refuse(*diagnostic),
         };
         Some(BoundExpr {
             node: Node::Column { index: column.index, name: column.name.clone() },

@@ -113,6 +113,7 @@ fn list(f: &mut fmt::Formatter<'_>, items: &[Expr]) -> fmt::Result {
 fn bare(f: &mut fmt::Formatter<'_>, expr: &Expr) -> fmt::Result {
     match &expr.kind {
         ExprKind::Column(column) => f.write_str(&name(column)),
+        ExprKind::Of { table, column } => write!(f, "{}.{}", name(table), name(column)),
         ExprKind::Meta(field) => write!(f, "meta.{}", field.name()),
         ExprKind::Literal(value) => literal(f, value),
         ExprKind::Secret(_) => f.write_str("***"),
@@ -200,7 +201,9 @@ fn bare(f: &mut fmt::Formatter<'_>, expr: &Expr) -> fmt::Result {
         ExprKind::Interval(count, unit) => {
             f.write_str("interval ")?;
             match count.kind {
-                ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Secret(_) => bare(f, count)?,
+                ExprKind::Column(_) | ExprKind::Of { .. } | ExprKind::Literal(_) | ExprKind::Secret(_) => {
+                    bare(f, count)?
+                }
                 _ => write!(f, "({count})")?,
             }
             write!(f, " {}", unit.name())
