@@ -336,6 +336,11 @@ impl BoundExpr {
         &self.ty
     }
 
+    /// A column as it is.
+    pub(crate) fn of_column(index: usize, name: &Arc<str>, ty: &ExprType, span: &Span) -> BoundExpr {
+        BoundExpr { node: Node::Column { index, name: name.clone() }, ty: ty.clone(), span: span.clone() }
+    }
+
     /// The index of the column that it is a plain copy of.
     pub fn as_column(&self) -> Option<usize> {
         match self.node {
@@ -407,7 +412,7 @@ impl BoundExpr {
         }
     }
 
-    fn place(&self, fault: impl Into<Fault>) -> Error {
+    pub(crate) fn place(&self, fault: impl Into<Fault>) -> Error {
         match fault.into() {
             Fault::Here(failure) => failure.at(&self.span),
             Fault::Placed(error) => error,
@@ -694,14 +699,14 @@ impl Comparison {
     }
 }
 
-fn text_of<'v>(value: &'v Value<'_>) -> Result<&'v str, Failure> {
+pub(crate) fn text_of<'v>(value: &'v Value<'_>) -> Result<&'v str, Failure> {
     match value {
         Value::Text(v) | Value::Enum { label: v, .. } | Value::Set { labels: v, .. } => Ok(v),
         other => Err(Failure::unexpected(other, "a text")),
     }
 }
 
-fn bytes_of<'v>(value: &'v Value<'_>) -> Result<&'v [u8], Failure> {
+pub(crate) fn bytes_of<'v>(value: &'v Value<'_>) -> Result<&'v [u8], Failure> {
     match value {
         Value::Bytes(v) => Ok(v),
         other => text_of(other).map(str::as_bytes),
@@ -709,7 +714,7 @@ fn bytes_of<'v>(value: &'v Value<'_>) -> Result<&'v [u8], Failure> {
 }
 
 /// Its digits on the calendar; a TIMESTAMP's in UTC.
-fn datetime_of(value: &Value<'_>) -> Result<DateTime, Failure> {
+pub(crate) fn datetime_of(value: &Value<'_>) -> Result<DateTime, Failure> {
     Ok(match value {
         Value::Date(date) => DateTime { date: *date, ..DateTime::default() },
         Value::DateTime(v) => *v,

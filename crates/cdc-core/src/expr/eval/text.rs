@@ -72,6 +72,12 @@ impl Collator {
         }
     }
 
+    pub(crate) fn encode(self, text: &str, out: &mut Vec<u8>) {
+        let _ = self;
+        out.extend_from_slice(text.trim_end_matches(' ').as_bytes());
+        out.push(0);
+    }
+
     pub(crate) fn compare(self, a: &str, b: &str) -> Ordering {
         match self.order {
             Order::CodePoint if self.pad => compare_padded(a.as_bytes(), b.as_bytes(), |b| b),
