@@ -203,9 +203,9 @@ impl Collator {
     /// What LIKE compares a character by: two characters are equal to LIKE if their keys are.
     ///
     /// LIKE goes character by character and never pads (manual 14.8.1). Under `utf8mb4_0900_ai_ci` a
-    /// character with a table entry equals those of the same weights, and one whose weights are computed
-    /// (Han, Hangul, Tangut, unassigned) only itself: `'⼀' = '一'`, and yet not `'⼀' like '一'`. A character
-    /// without weights equals nothing there but others without.
+    /// character of which the server has a table equals those of the same weights, and one whose weights are computed
+    /// (Han but for the page of U+4D00, Hangul, Tangut, unassigned) only itself: `'⼀' = '一'`, and yet not
+    /// `'⼀' like '一'`. A character without weights equals others without, and never nothing.
     pub(crate) fn like_key(self, c: char) -> u32 {
         match self.order {
             Order::CodePoint => c as u32,

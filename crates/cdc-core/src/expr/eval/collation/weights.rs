@@ -87,7 +87,7 @@ pub(super) struct Unicode9 {
     /// Of each 256 code points, the place of their entries; [`NOWHERE`] if no table has one.
     pages: Vec<u16>,
     /// 0: no weight; up to 0xffff: this one; [`COMPUTED`]; else how many, and in the low 24 bits where
-    /// they begin in `lists`. Code points of the same weights have the same entry.
+    /// they begin in `lists`. Code points of the same weights have the same entry, but for what is computed.
     entries: Vec<u32>,
     lists: Vec<u16>,
 }
@@ -116,6 +116,19 @@ pub(super) fn unicode9() -> &'static Unicode9 {
             }
             table.entries[usize::from(*page) << 8 | c as usize & 0xff] = entry;
         });
+        // the server's tables are made of such pages, and to it all of a page is in the table
+        for (high, page) in (0u32..).zip(&table.pages).filter(|(_, page)| **page != NOWHERE) {
+            for low in 0..256 {
+                let place = usize::from(*page) << 8 | low as usize;
+                let weights = table.computed(high << 8 | low);
+                let weights = if weights[2] == 0 { &weights[..2] } else { &weights };
+                if table.entries[place] == COMPUTED
+                    && let Some(entry) = known.get(weights)
+                {
+                    table.entries[place] = *entry;
+                }
+            }
+        }
         table
     });
     &TABLE
