@@ -62,10 +62,7 @@ async fn session() -> Result<Conn> {
 }
 
 fn bytes_of(hex: &str) -> Result<Vec<u8>> {
-    hex.as_bytes()
-        .chunks(2)
-        .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
-        .collect()
+    hex.as_bytes().chunks(2).map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?)).collect()
 }
 
 /// The characters of a set, and what the server says that they weigh.
@@ -117,8 +114,7 @@ fn compare_weights(collation: &str, collator: Collator, weights: &[(char, Vec<u8
         let ours = encoded(collator, now.0.encode_utf8(&mut [0; 4]));
         if let Some((then, encoded)) = before {
             let theirs = then.1.cmp(&now.1);
-            let compared =
-                collator.compare(then.0.encode_utf8(&mut [0; 4]), now.0.encode_utf8(&mut [0; 4]));
+            let compared = collator.compare(then.0.encode_utf8(&mut [0; 4]), now.0.encode_utf8(&mut [0; 4]));
             ensure!(
                 encoded.cmp(&ours) == theirs && compared == theirs,
                 "{collation}: {:?} and {:?} are {compared:?}, the server says {theirs:?}",
@@ -280,7 +276,10 @@ fn like(a: Asked, pattern: Asked) -> Asked {
 
 fn call(name: &str, args: Vec<Asked>) -> Asked {
     let sql = args.iter().map(|a| a.sql.clone()).collect::<Vec<_>>().join(", ");
-    asked(ExprKind::Call(name.to_owned(), args.into_iter().map(|a| a.expr).collect()), format!("{name}({sql})"))
+    asked(
+        ExprKind::Call(name.to_owned(), args.into_iter().map(|a| a.expr).collect()),
+        format!("{name}({sql})"),
+    )
 }
 
 fn one_of(a: Asked, list: Vec<Asked>) -> Asked {
@@ -346,6 +345,7 @@ async fn compare_rows(
     rows: &[[String; 3]],
 ) -> Result<usize> {
     let of = || Charset::new(charset, collation);
+    let collator = collator(charset, collation)?;
     let labels: Arc<[Arc<str>]> = LABELS.iter().map(|l| Arc::from(*l)).collect::<Vec<_>>().into();
     let varchar = || ColumnType::VarChar { length: 200, charset: of() };
     let schema = TableSchema {
@@ -424,8 +424,15 @@ async fn compare_rows(
                 Value::Text(text) => Some(text.into_owned()),
                 value => Some(value.to_string()),
             };
+            // MariaDB takes the first of equal ones for the greatest
+            let either = server().kind().is_mariadb() && question.sql.starts_with("greatest");
+            let as_good = either
+                && ours
+                    .iter()
+                    .zip(theirs)
+                    .all(|(x, y)| collator.compare(x, y).is_eq() && [a, b].contains(&y));
             ensure!(
-                ours == *theirs,
+                ours == *theirs || as_good,
                 "{collation}: {} is {ours:?}, the server says {theirs:?}: a {a:?}, b {b:?}, p {p:?}, e {:?}, s {:?}",
                 question.sql,
                 values[4],
@@ -487,7 +494,9 @@ fn random_rows(random: &mut StdRng, charset: &str, collator: Collator, count: us
     };
     let some = |random: &mut StdRng| match random.random_range(0..10) {
         0 => *chars.choose(random).expect("characters"),
-        1 if !groups.is_empty() => *groups.choose(random).and_then(|g| g.choose(random)).expect("a character"),
+        1 if !groups.is_empty() => {
+            *groups.choose(random).and_then(|g| g.choose(random)).expect("a character")
+        }
         _ => *odd.choose(random).expect("characters"),
     };
     let text = |random: &mut StdRng, most: usize| -> String {
@@ -542,7 +551,10 @@ async fn random_texts(collations: &[(&str, &str)], count: usize) -> Result<()> {
             .await
             .with_context(|| format!("seed {seed}"))?;
         let least = if collation.ends_with("_ci") { count / 20 } else { 0 };
-        ensure!(equal >= least, "seed {seed}: only {equal} pairs under {collation} are equal and not the same");
+        ensure!(
+            equal >= least,
+            "seed {seed}: only {equal} pairs under {collation} are equal and not the same"
+        );
     }
     Ok(())
 }

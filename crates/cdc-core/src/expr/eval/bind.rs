@@ -3,9 +3,9 @@
 //! A part that has been refused is `None`; what is around it is not judged, so one mistake is reported once.
 
 use super::cast::{Conversion, Room};
+use super::collation::Collator;
 use super::number::{Number, NumberType};
 use super::temporal::{parse_datetime, parse_time};
-use super::collation::Collator;
 use super::text::{LikePattern, is_utf8};
 use super::types::{Class, Coercibility, ExprType, merge_collations, unify};
 use super::{

@@ -382,7 +382,7 @@ mod tests {
     fn encodings_compare_as_the_texts_do() {
         let mut random = Random(7);
         let (mut equal, mut less) = (0, 0);
-        for round in 0..60_000 {
+        for round in 0..30_000 {
             let a = text(&mut random);
             // half of the pairs share what is in front
             let b = match a.chars().count() {
@@ -403,7 +403,7 @@ mod tests {
                 less += usize::from(order.is_lt());
             }
         }
-        assert!(equal > 5_000 && less > 100_000, "{equal} equal ones, {less} less");
+        assert!(equal > 2_000 && less > 100_000, "{equal} equal ones, {less} less");
     }
 
     /// Characters are equal to LIKE only if they are equal, and the other way around where a weight is one character's.
