@@ -7,7 +7,7 @@
 
 mod expression;
 
-use super::pattern::TablePattern;
+use super::pattern::{TablePattern, TableSet};
 use super::view::{AggregateItem, InputOf, OnConflict, OrderKey, Upsert, ViewInput, ViewOp, ViewPlan};
 use super::{FlowOp, FlowPlan, NamedExpr, OptionValue, Options, Plan, SelectItem, TargetName, TemplatePart};
 use crate::expr::ExprKind;
@@ -57,13 +57,13 @@ fn operators(flow: &FlowPlan) -> Vec<Operator> {
 }
 
 /// The operators of a view up to its end, each with the other input that it takes.
-fn view_operators(view: &ViewPlan) -> Vec<(Operator, Option<&ViewInput>)> {
+fn view_operators<'p>(view: &'p ViewPlan, plan: &Plan) -> Vec<(Operator, Option<&'p ViewInput>)> {
     let operator = |kind: &str, text| Operator { name: format!("{kind}[{}]", view.name), text };
     let operators = view.ops.iter().map(|op| match op {
         ViewOp::Row(op) => (row_operator(op, &view.name), None),
         ViewOp::Join { kind, with, on, .. } => {
-            let text = format!("{} {} on {on}", kind.word(), input(with));
-            let name = format!("join[{}: {}]", view.name, with.alias);
+            let text = format!("{} {} on {on}", kind.word(), input(with, plan));
+            let name = format!("{}[{}: {}]", kind.word().replace(' ', "_"), view.name, with.alias);
             (Operator { name, text }, Some(with))
         }
         ViewOp::Aggregate { group_by, items, .. } => {
@@ -78,7 +78,7 @@ fn view_operators(view: &ViewPlan) -> Vec<(Operator, Option<&ViewInput>)> {
         ViewOp::Distinct { .. } => (operator("distinct", String::new()), None),
         ViewOp::Union { all, with, .. } => {
             let word = if *all { "union all" } else { "union distinct" };
-            (operator("union", format!("{word} {}", input(with))), Some(with))
+            (operator("union", format!("{word} {}", input(with, plan))), Some(with))
         }
         ViewOp::Top { count, by, per, .. } => {
             let groups = match per[..] {
@@ -97,21 +97,31 @@ fn view_end(view: &str) -> String {
 }
 
 /// The operator whose rows an input gives.
-fn input_operator(input: &ViewInput) -> String {
+fn input_operator(input: &ViewInput, plan: &Plan) -> String {
     match &input.of {
-        InputOf::Table { source, table } => format!("upsert[{source}.{}]", pattern(table)),
+        InputOf::Table { source, table } => format!("upsert[{source}.{}]", whole_name(source, table, plan)),
         InputOf::View(view) => view_end(view),
     }
 }
 
-/// `upsert[src.orders] as o`
-fn input(input: &ViewInput) -> String {
+/// A table with its database, where that is known: it is left out where the source covers one.
+fn whole_name(source: &str, table: &TablePattern, plan: &Plan) -> String {
+    let texts = plan.sources.iter().find(|s| s.name == source).and_then(|s| s.options.list("tables"));
+    let set = texts.and_then(|texts| TableSet::parse(texts).ok());
+    match (&table.database, set.as_ref().and_then(TableSet::only_database)) {
+        (None, Some(database)) => format!("{database}.{}", table.table),
+        _ => pattern(table),
+    }
+}
+
+/// `upsert[src.shop.orders] as o`
+fn input(input: &ViewInput, plan: &Plan) -> String {
     let own = match &input.of {
         InputOf::Table { table, .. } => table.table.as_str(),
         InputOf::View(view) => view,
     };
     let alias = if own == input.alias { String::new() } else { format!(" as {}", name(&input.alias)) };
-    format!("{}{alias}", input_operator(input))
+    format!("{}{alias}", input_operator(input, plan))
 }
 
 /// The inputs of a view.
@@ -274,8 +284,8 @@ pub fn to_text(plan: &Plan) -> String {
     }
     for view in &plan.views {
         let _ = writeln!(out, "\nview {}{}", name(&view.name), view_options(view));
-        let _ = writeln!(out, "  {}", input(&view.from));
-        for (operator, _) in view_operators(view) {
+        let _ = writeln!(out, "  {}", input(&view.from, plan));
+        for (operator, _) in view_operators(view, plan) {
             let _ = writeln!(out, "  {}", operator.line());
         }
         let _ = writeln!(out, "  {}", view_end(&view.name));
@@ -350,25 +360,26 @@ impl Graph {
         let mut tables: Vec<String> = Vec::new();
         for of in plan.views.iter().flat_map(inputs) {
             let InputOf::Table { source, table } = &of.of else { continue };
-            let node = input_operator(of);
+            let node = input_operator(of, plan);
             if tables.contains(&node) {
                 continue;
             }
             let id = format!("table{}", tables.len());
             self.nodes.push((id.clone(), node.clone(), String::new()));
-            self.edges.extend(source_id(plan, source).map(|source| (source, id, pattern(table))));
+            let over = whole_name(source, table, plan);
+            self.edges.extend(source_id(plan, source).map(|source| (source, id, over)));
             tables.push(node);
         }
         let from = |of: &ViewInput| match &of.of {
             InputOf::Table { .. } => {
-                let node = input_operator(of);
+                let node = input_operator(of, plan);
                 tables.iter().position(|t| *t == node).map(|i| format!("table{i}"))
             }
             InputOf::View(view) => view_id(plan, view),
         };
         for (v, view) in plan.views.iter().enumerate() {
             let mut before = from(&view.from);
-            for (o, (operator, with)) in view_operators(view).into_iter().enumerate() {
+            for (o, (operator, with)) in view_operators(view, plan).into_iter().enumerate() {
                 let id = format!("view{v}_{o}");
                 self.nodes.push((id.clone(), operator.name, operator.text));
                 for from in before.into_iter().chain(with.and_then(from)) {
@@ -455,8 +466,8 @@ pub fn to_json(plan: &Plan) -> String {
     let views = plan.views.iter().map(|view| {
         object([
             ("name", string(&view.name)),
-            ("from", string(&input(&view.from))),
-            ("operators", list(view_operators(view).into_iter().map(|(op, _)| operator(op)))),
+            ("from", string(&input(&view.from, plan))),
+            ("operators", list(view_operators(view, plan).into_iter().map(|(op, _)| operator(op)))),
             ("ttl_ms", view.ttl_ms.map_or("null".to_owned(), |ms| ms.to_string())),
             ("on_conflict", string(conflict_word(view.on_conflict))),
         ])

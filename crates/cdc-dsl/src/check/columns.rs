@@ -149,8 +149,10 @@ impl Walk {
             OpKind::Top { by, per, .. } => {
                 by.iter().map(|key| &key.expr).chain(per).for_each(|expr| self.expr(expr));
             }
-            // with their other side in `join`; the columns of a union are those of its left side
-            OpKind::Join { .. } | OpKind::Union { .. } | OpKind::Distinct => {}
+            // the columns are those of its left side, under its names
+            OpKind::Union { .. } => self.parts.iter_mut().for_each(|part| part.alias = None),
+            // a join with its other side in `join`
+            OpKind::Join { .. } | OpKind::Distinct => {}
         }
     }
 
@@ -464,7 +466,8 @@ impl Side {
 
 /// What joins are by.
 impl Walk {
-    /// A join is by equality of something of each side; an outer one has no other conditions.
+    /// A join is by equality of something of each side. What else is asked must not decide which rows of a side that is kept
+    /// have a match.
     fn condition(&mut self, kind: JoinKind, on: &Expr) {
         let mut parts = Vec::new();
         conjuncts(on, &mut parts);
@@ -475,15 +478,28 @@ impl Walk {
                     .at(on.span.range(), "")
                     .help("compare a column of one side with one of the other: on a.id = b.a_id"),
             );
-        } else if matches!(kind, JoinKind::Left | JoinKind::Right | JoinKind::Full) {
-            for other in others {
-                let headline = format!("a {} takes equalities between its sides only", kind.word());
-                self.diagnostics.push(
-                    Diagnostic::error(codes::JOIN_CONDITION, headline).at(other.span.range(), "").help(
-                        "filter a side before it is joined: view name = from .. |> where .., and join that",
-                    ),
-                );
+            return;
+        }
+        let (built, sides) = match kind {
+            JoinKind::Inner => return,
+            JoinKind::Semi => (&[Side::Left, Side::Right][..], "conditions on one side"),
+            JoinKind::Left | JoinKind::Anti => (&[Side::Right][..], "conditions on its right side"),
+            JoinKind::Right => (&[Side::Left][..], "conditions on its left side"),
+            JoinKind::Full => (&[][..], ""),
+        };
+        for other in others {
+            let side = self.side(other);
+            if side == Side::Unsure || built.contains(&side) {
+                continue;
             }
+            let and = if sides.is_empty() { String::new() } else { format!(" and {sides}") };
+            let a = if kind == JoinKind::Anti { "an" } else { "a" };
+            let headline = format!("{a} {} takes equalities between its sides{and} only", kind.word());
+            self.diagnostics.push(
+                Diagnostic::error(codes::JOIN_CONDITION, headline)
+                    .at(other.span.range(), "")
+                    .help("filter in front of the join or behind it, with \"where\""),
+            );
         }
     }
 

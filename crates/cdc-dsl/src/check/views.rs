@@ -163,7 +163,10 @@ fn walk(view: &LoweredView<'_>, columns: &[Columns], sources: &[SourceInfo]) -> 
                 let (alias, columns) = reads.next().unwrap_or((None, Columns::open()));
                 walk.join(*kind, alias, columns, on);
             }
-            OpKind::Union { .. } => _ = reads.next(),
+            OpKind::Union { .. } => {
+                reads.next();
+                walk.op(op);
+            }
             _ => walk.op(op),
         }
     }

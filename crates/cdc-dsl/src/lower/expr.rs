@@ -365,7 +365,10 @@ impl Lowering<'_, '_, '_, '_, '_> {
                 .at(qualifier.span.range(), "");
         d.help.push(match (place, tables.as_slice()) {
             (Place::View, []) => {
-                format!("behind \"select\" and \"aggregate\" columns stand alone: \"{}\"", name.text)
+                format!(
+                    "behind \"select\", \"aggregate\" and \"union\" columns stand alone: \"{}\"",
+                    name.text
+                )
             }
             (_, []) => format!("columns of this flow stand alone: \"{}\"", name.text),
             (_, [table]) => format!("write \"{table}.{}\", or just \"{}\"", name.text, name.text),

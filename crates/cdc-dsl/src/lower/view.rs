@@ -210,10 +210,10 @@ impl<'f> Body<'_, 'f> {
             }
             OpKind::Distinct => one(ViewOp::Distinct { span }),
             OpKind::Union { all, table } => {
-                // the columns are those of the left side
-                let before = std::mem::take(&mut self.aliases);
+                // the columns are of neither side
+                self.aliases.clear();
                 let with = self.input(table, scope);
-                self.aliases = before;
+                self.aliases.clear();
                 one(ViewOp::Union { all: *all, with: with?, span })
             }
             OpKind::Top { count, by, per } => self.top(op, count, by, per, scope).and_then(one),
