@@ -8,6 +8,7 @@
 pub mod explain;
 pub mod pattern;
 pub mod program;
+pub mod test;
 pub mod view;
 
 use crate::diagnostic::Span;
@@ -36,6 +37,8 @@ pub struct Plan {
     pub views: Vec<view::ViewPlan>,
     /// In the order of the file.
     pub flows: Vec<FlowPlan>,
+    /// In the order of the file.
+    pub tests: Vec<test::TestPlan>,
 }
 
 /// Where and how often to checkpoint.

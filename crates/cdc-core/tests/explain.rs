@@ -89,6 +89,7 @@ fn plan() -> Plan {
         }],
         views: Vec::new(),
         flows: vec![flow("/(?<t>.*)_v2/ -> ods_{t}"), orders],
+        tests: Vec::new(),
     }
 }
 

@@ -1,12 +1,10 @@
-//! Checks that need more than one statement: columns against tables, keys, targets, views, tests.
+//! Checks that need more than one statement: columns against tables, keys, targets, views.
 
 mod columns;
 mod tables;
 mod targets;
-mod tests;
 mod views;
 
-pub(crate) use tables::{covered, flow};
+pub(crate) use tables::{as_given, covered, flow, unknown_table};
 pub(crate) use targets::targets;
-pub(crate) use tests::tests;
-pub(crate) use views::views;
+pub(crate) use views::{types, unread, views};

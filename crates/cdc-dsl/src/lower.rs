@@ -3,10 +3,13 @@
 //! Everything that can be checked is checked, also behind an error: what an error touches is left out, the
 //! rest goes on. A plan comes out only if no error was reported.
 
+mod aggregate;
 mod expr;
 mod flow;
 mod literal;
 mod table;
+mod test;
+mod view;
 
 use crate::ast::{Connection, OptionBlock, OptionValueKind, Span, Statement, StatementKind, TextPart};
 use crate::check;
@@ -16,14 +19,16 @@ use crate::parser::Parse;
 use crate::resolve::Scope;
 use crate::suggest::help_for;
 use crate::values::offset_minutes;
+pub(crate) use aggregate::{is_aggregate, same_expr};
 use cdc_core::catalog::{Catalog, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, Severity, codes};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::{CheckpointPlan, Options, Plan, SchemaChangeMode, SinkPlan, SourcePlan};
 use cdc_core::schema::TableSchema;
-pub(crate) use flow::{Context, LoweredFlow};
+pub(crate) use flow::LoweredFlow;
 use std::sync::Arc;
 pub(crate) use table::exact_table;
+pub(crate) use view::{LoweredView, Read, ReadOf};
 
 /// A source, and what is known of its tables.
 pub(crate) struct SourceInfo {
@@ -58,37 +63,50 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
     }
 
     let context = flow::Context { text, names: &names, sources: &sources, mode: pipeline.on_schema_change };
+    let views = context.views(statements, &mut scope);
+    let known = check::views(&views, &sources, &mut scope);
     let mut flows: Vec<LoweredFlow<'_>> = Vec::new();
     for statement in statements {
         if let StatementKind::Flow(flow) = &statement.kind {
-            flows.extend(context.flow(flow, statement.span, &mut scope));
+            flows.extend(context.flow(flow, statement.span, &known.sources, &mut scope));
         }
     }
     flow::make_names_unique(&mut flows);
+    let tests = context.tests(statements, &mut scope);
 
-    check::views(statements, &context, &mut scope);
-    check::tests(statements, &names, &mut scope);
     for flow in &flows {
-        check::flow(flow, &sources, &mut scope);
+        check::flow(flow, &sources, &known, &mut scope);
     }
     check::targets(&flows, &sources, &mut scope);
-    if flows.is_empty() {
+    let may_flow = statements.iter().filter(|s| may_be_flow(s)).count();
+    if may_flow == 0 {
         nothing_flows(statements, &mut scope);
+    } else if may_flow == flows.len() {
+        // a flow that was not understood may be the one that reads a view
+        check::unread(&views, &flows, &mut scope);
     }
 
-    let failed = scope.has_errors() || parse.diagnostics.iter().any(|d| d.severity == Severity::Error);
-    let flows = flows.into_iter().filter_map(|f| f.plan).collect();
-    let plan = (!failed).then(|| Plan {
+    let failed = |scope: &Scope<'_>| {
+        scope.has_errors() || parse.diagnostics.iter().any(|d| d.severity == Severity::Error)
+    };
+    if failed(&scope) {
+        return (None, scope.finish());
+    }
+    let plan = Plan {
         name: pipeline.name,
         checkpoint: pipeline.checkpoint,
         on_schema_change: pipeline.on_schema_change,
         time_zone: pipeline.time_zone,
-        sources: sources.into_iter().map(|s| s.plan).collect(),
+        sources: sources.iter().map(|s| s.plan.clone()).collect(),
         sinks,
-        views: Vec::new(),
-        flows,
-    });
-    (plan, scope.finish())
+        views: views.into_iter().filter_map(|v| v.plan).collect(),
+        flows: flows.into_iter().filter_map(|f| f.plan).collect(),
+        tests,
+    };
+    let schemas: Vec<Arc<TableSchema>> =
+        sources.iter().flat_map(|source| check::as_given(source, |_| true)).collect();
+    scope.diagnostics.extend(check::types(&plan, &schemas));
+    ((!failed(&scope)).then_some(plan), scope.finish())
 }
 
 fn declare_params(statements: &[Statement], scope: &mut Scope<'_>) {
@@ -390,17 +408,28 @@ fn last_line(message: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-fn nothing_flows(statements: &[Statement], scope: &mut Scope<'_>) {
-    let may_be_flow = statements.iter().any(|s| {
-        matches!(&s.kind, StatementKind::Flow(_) | StatementKind::View(_))
-            || matches!(&s.kind, StatementKind::Broken { keyword, .. }
-                if !["pipeline", "param", "source", "sink", "test"].contains(&keyword.as_str()))
-    });
-    let whole = statements.iter().any(|s| matches!(s.kind, StatementKind::Pipeline(_)));
-    if !may_be_flow && whole {
-        scope.report(
-            Diagnostic::error(codes::NO_FLOW, "nothing flows: the file has no flow")
-                .help("write one such as: src.* => dw.*"),
-        );
+/// Is it a flow, or what was meant as one?
+fn may_be_flow(statement: &Statement) -> bool {
+    match &statement.kind {
+        StatementKind::Flow(_) => true,
+        StatementKind::Broken { keyword, .. } => {
+            !["pipeline", "param", "source", "sink", "test"].contains(&keyword.as_str())
+        }
+        _ => false,
     }
+}
+
+fn nothing_flows(statements: &[Statement], scope: &mut Scope<'_>) {
+    if !statements.iter().any(|s| matches!(s.kind, StatementKind::Pipeline(_))) {
+        return;
+    }
+    let view = statements.iter().find_map(|s| match &s.kind {
+        StatementKind::View(view) => Some(view.name.text.as_str()),
+        _ => None,
+    });
+    let d = Diagnostic::error(codes::NO_FLOW, "nothing flows: the file has no flow");
+    scope.report(match view {
+        Some(view) => d.help(format!("a view goes where a flow takes it: {view} => sink.{view}")),
+        None => d.help("write one such as: src.* => dw.*"),
+    });
 }

@@ -63,8 +63,6 @@ codes! {
     UNKNOWN_PARAMETER = 407, "unknown parameter";
     DUPLICATE_OPTION = 408, "option given twice";
 
-    VIEWS_NOT_YET = 501, "views are not built yet";
-    TESTS_NOT_YET = 502, "test blocks are not run yet";
     OPTION_NOT_YET = 503, "option that is not built yet";
     FEATURE_NOT_YET = 504, "feature that is not built yet";
 

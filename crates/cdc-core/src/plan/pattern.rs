@@ -126,9 +126,20 @@ pub struct TablePattern {
 }
 
 impl TablePattern {
-    /// Does it match?
+    /// The table that the view of this name is to the flows that read it (see [`view`](super::view)).
+    pub fn of_view(name: &str) -> TablePattern {
+        TablePattern { database: Some(NamePattern::exact("")), table: NamePattern::exact(name) }
+    }
+
+    /// Does it match? A table of no database is a view: none but the pattern that names it takes it, so that `src.*` does not.
     pub fn matches(&self, table: &TableId) -> bool {
-        self.database.as_ref().is_none_or(|d| d.matches(&table.database)) && self.table.matches(&table.table)
+        let database = match &self.database {
+            Some(database) => {
+                database.matches(&table.database) && (database.is_exact() || !table.database.is_empty())
+            }
+            None => !table.database.is_empty(),
+        };
+        database && self.table.matches(&table.table)
     }
 }
 
@@ -323,6 +334,24 @@ mod tests {
         let named = set(&["dw.*", "dw._cdc_progress", "!dw._cdc_t*"]);
         assert!(named.contains(&t("dw", "_cdc_progress")) && !named.contains(&t("dw", "_cdc_tables")));
         assert_eq!(set(&["dw._cdc_*"]).unmatched(&[t("dw", "_cdc_tables")]), ["dw._cdc_*"]);
+    }
+
+    #[test]
+    fn no_pattern_takes_a_view_in_but_its_own() {
+        let view = TableId::new("", "revenue");
+        let pattern = |database: Option<NamePattern>, table: NamePattern| TablePattern { database, table };
+        let name = NamePattern::exact("revenue");
+        assert!(TablePattern::of_view("revenue").matches(&view));
+        assert!(!TablePattern::of_view("revenue").matches(&TableId::new("shop", "revenue")));
+        assert!(!TablePattern::of_view("orders").matches(&view));
+        let all = NamePattern::glob("*");
+        for database in [None, Some(all.clone()), Some(NamePattern::regex(".*").unwrap())] {
+            for table in [name.clone(), all.clone()] {
+                let pattern = pattern(database.clone(), table);
+                assert!(!pattern.matches(&view), "{pattern:?}");
+                assert!(pattern.matches(&TableId::new("shop", "revenue")), "{pattern:?}");
+            }
+        }
     }
 
     #[test]

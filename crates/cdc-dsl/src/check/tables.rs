@@ -4,14 +4,15 @@
 //! reason, at the same place, is reported once, for the first.
 
 use super::columns::{Columns, Walk};
-use crate::ast::{Op, OpKind, OptionValue, OptionValueKind};
+use super::views::Views;
+use crate::ast::{Op, OpKind, OptionValue, OptionValueKind, Span};
 use crate::lower::{LoweredFlow, SourceInfo, exact_table};
 use crate::resolve::Scope;
 use crate::suggest::help_for;
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::program::{BoundFlow, multiset_warning};
-use cdc_core::schema::TableSchema;
+use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::zero_dates::ZeroDates;
 use std::sync::Arc;
 
@@ -62,21 +63,21 @@ fn is_text(value: &OptionValue, text: &str) -> bool {
 }
 
 /// Checks the columns, types and keys of a flow, for each table that it may meet.
-pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], scope: &mut Scope<'_>) {
-    let Some(source) = sources.get(lowered.source) else { return };
-    // what an operator of views makes of the columns is not known yet
+pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], views: &Views, scope: &mut Scope<'_>) {
+    // an operator of views was reported, and the columns behind it are those of no flow
     if lowered.flow.ops.iter().any(|op| !is_of_flows(op)) {
         return;
     }
+    if let Some(columns) = lowered.view.and_then(|index| views.columns.get(index)) {
+        scope.diagnostics.extend(walk(lowered, columns.clone()).diagnostics);
+        return;
+    }
+    let Some(source) = lowered.source.and_then(|index| sources.get(index)) else { return };
     let Some(schemas) = &source.schemas else {
-        let open = Columns::Open { gone: Vec::new(), added: Vec::new() };
-        scope.diagnostics.extend(walk(lowered, open).diagnostics);
+        scope.diagnostics.extend(walk(lowered, Columns::open()).diagnostics);
         return;
     };
-    // as a run gives them to the flow
-    let dates = source.plan.options.text("zero_dates").and_then(ZeroDates::parse).unwrap_or_default();
-    let tables: Vec<Arc<TableSchema>> =
-        schemas.iter().filter(|t| lowered.tables.matches(&t.id)).map(|t| dates.schema(t)).collect();
+    let tables: Vec<Arc<TableSchema>> = as_given(source, |t| lowered.tables.matches(&t.id));
     if tables.is_empty() {
         return matches_nothing(lowered, source, schemas, scope);
     }
@@ -109,6 +110,15 @@ pub(crate) fn flow(lowered: &LoweredFlow<'_>, sources: &[SourceInfo], scope: &mu
             }
         }
     }
+}
+
+/// The tables of a source that are known, as a run gives them to flows and views.
+pub(crate) fn as_given(
+    source: &SourceInfo,
+    is_wanted: impl Fn(&TableSchema) -> bool,
+) -> Vec<Arc<TableSchema>> {
+    let dates = source.plan.options.text("zero_dates").and_then(ZeroDates::parse).unwrap_or_default();
+    source.schemas.iter().flatten().filter(|t| is_wanted(t)).map(|t| dates.schema(t)).collect()
 }
 
 fn of_table(lowered: &LoweredFlow<'_>, table: &Arc<TableSchema>) -> Vec<Diagnostic> {
@@ -147,8 +157,8 @@ fn walk(lowered: &LoweredFlow<'_>, columns: Columns) -> Walk {
             let known = walk.diagnostics.len();
             walk.column(name);
             // a key is chosen from all of them
-            if let (Some(d), Columns::Known(all)) = (walk.diagnostics.get_mut(known), &walk.columns) {
-                let list = format!("the columns are {}", all.join(", "));
+            let list = walk.known().map(|all| format!("the columns are {}", all.join(", ")));
+            if let (Some(d), Some(list)) = (walk.diagnostics.get_mut(known), list) {
                 d.help.retain(|help| !help.starts_with("there is"));
                 d.help.push(list);
             }
@@ -173,11 +183,17 @@ fn matches_nothing(
         scope.report(Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, headline).at(place, ""));
         return;
     };
+    scope.report(unknown_table(&table, schemas, lowered.flow.head.span));
+}
+
+/// A table that the schema file does not have.
+pub(crate) fn unknown_table(table: &TableId, schemas: &[Arc<TableSchema>], place: Span) -> Diagnostic {
     let names: Vec<&str> =
         schemas.iter().filter(|t| t.id.database == table.database).map(|t| &*t.id.table).collect();
-    let mut d = Diagnostic::error(codes::UNKNOWN_TABLE, format!("unknown table \"{table}\"")).at(place, "");
+    let mut d =
+        Diagnostic::error(codes::UNKNOWN_TABLE, format!("unknown table \"{table}\"")).at(place.range(), "");
     d.help.extend(help_for(&table.table, "the schema file has", &names));
-    scope.report(d);
+    d
 }
 
 fn copied_as_multiset(lowered: &LoweredFlow<'_>, table: &TableSchema) -> Diagnostic {

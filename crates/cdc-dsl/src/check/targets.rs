@@ -2,7 +2,8 @@
 //!
 //! Known tables are those of the schema files and those that a flow names exactly. Each flow is asked what
 //! each of them would be called at its sink; two tables that meet under one name are a mistake, unless every
-//! flow that leads there names that target itself. Flows that name one target must agree on its key.
+//! flow that leads there names that target itself. Flows that name one target must agree on its key. A view has its target
+//! to itself: its rows may change all at once, and nothing would tell them from others.
 
 use crate::ast::{Flow, Span};
 use crate::lower::{LoweredFlow, SourceInfo, exact_table};
@@ -32,7 +33,7 @@ struct Arrival<'f> {
 pub(crate) fn targets(flows: &[LoweredFlow<'_>], sources: &[SourceInfo], scope: &mut Scope<'_>) {
     let flows: Vec<Whole<'_>> = flows
         .iter()
-        .filter_map(|f| Some(Whole { plan: f.plan.as_ref()?, flow: f.flow, source: f.source }))
+        .filter_map(|f| Some(Whole { plan: f.plan.as_ref()?, flow: f.flow, source: f.source? }))
         .collect();
     let mut arrivals: BTreeMap<(&str, String), Vec<Arrival<'_>>> = BTreeMap::new();
     for &flow in &flows {
@@ -99,20 +100,32 @@ fn collision(sink: &str, name: &str, here: &[Arrival<'_>]) -> Option<Diagnostic>
     let is_named = |a: &Arrival<'_>| matches!(a.flow.plan.target, TargetName::Fixed(_));
     let first = here.first()?;
     let same_flow = |a: &Arrival<'_>| std::ptr::eq(a.flow.plan, first.flow.plan);
-    // the first other arrival such that one of both is not by name
-    let other = here.iter().skip(1).find(|a| !is_named(a) || !is_named(first))?;
-    let table = |a: &Arrival<'_>| format!("\"{}\"", a.table);
+    let is_alone = |a: &Arrival<'_>| !is_named(a) || a.flow.plan.view.is_some();
+    // the first other arrival such that one of both is not by name, or a view
+    let other = here.iter().skip(1).find(|a| is_alone(a) || is_alone(first))?;
+    let table = |a: &Arrival<'_>| match &a.flow.plan.view {
+        Some(view) => format!("view \"{view}\""),
+        None => format!("table \"{}\"", a.table),
+    };
+    let of_view = [first, other].into_iter().any(|a| a.flow.plan.view.is_some());
     let same_table = first.flow.source == other.flow.source && first.table == other.table;
     let headline = if same_table {
-        format!("two flows write table {} to \"{sink}.{name}\"", table(first))
+        format!("two flows write {} to \"{sink}.{name}\"", table(first))
+    } else if of_view {
+        format!("{} and {} meet in \"{sink}.{name}\"", table(first), table(other))
     } else {
-        format!("tables {} and {} meet in \"{sink}.{name}\"", table(first), table(other))
+        format!("tables \"{}\" and \"{}\" meet in \"{sink}.{name}\"", first.table, other.table)
     };
     let mut d = Diagnostic::error(codes::TARGET_COLLISION, headline).at(target_span(other.flow).range(), "");
     if !same_flow(other) {
         d = d.at(target_span(first.flow).range(), "and here");
     }
-    let help = if same_table {
+    let help = if of_view && !same_table {
+        "write them to different targets; to put rows of several into one, write a view: from .. |> union all .."
+            .to_owned()
+    } else if of_view {
+        "leave one of them out, or write to another target".to_owned()
+    } else if same_table {
         "leave the table out of one of them, or write to another target".to_owned()
     } else {
         format!(

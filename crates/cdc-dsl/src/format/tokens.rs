@@ -145,6 +145,8 @@ impl Formatter<'_> {
         let mut commas: Vec<(usize, usize)> = Vec::new();
         let mut words: Vec<(usize, usize)> = Vec::new();
         let mut between = false;
+        // `group by` and `per` hold what is behind them together
+        let mut clause = None;
         for i in range.clone() {
             match self.token(i).kind {
                 TokenKind::OpenParen | TokenKind::OpenBracket | TokenKind::OpenBrace => depth += 1,
@@ -158,12 +160,18 @@ impl Formatter<'_> {
                         "between" => between = true,
                         // the `and` of `between` belongs to it
                         "and" if between => between = false,
-                        "and" | "or" | "on" | "group" | "per" if i > range.start => words.push((depth, i)),
+                        "group" | "per" if i > range.start && depth == 0 => clause = Some(i),
+                        "and" | "or" | "on" if i > range.start => words.push((depth, i)),
                         _ => {}
                     }
                 }
                 _ => {}
             }
+        }
+        if let Some(at) = clause {
+            let fits = |part: &Range<usize>| 8 + rows::width(&self.flat(part.clone())) <= WIDTH;
+            let parts = [range.start..at, at..range.end];
+            return parts.into_iter().flat_map(|p| if fits(&p) { vec![p] } else { self.broken(p) }).collect();
         }
         let all = if commas.iter().any(|(d, _)| *d == 0) || words.is_empty() { commas } else { words };
         let Some(outermost) = all.iter().map(|(d, _)| *d).min() else { return vec![range] };

@@ -3,6 +3,7 @@
 //! Whether columns exist and types fit is another question, answered by [`check`](crate::check) once for
 //! each table that a flow may meet.
 
+use super::aggregate::{Grouping, not_aggregate};
 use super::literal;
 use crate::ast::{Expr, ExprKind, Name, Span, TypeName, UnaryOp};
 use crate::resolve::Scope;
@@ -11,13 +12,33 @@ use crate::values::is_number;
 use cdc_core::diagnostic::{Code, Diagnostic, codes};
 use cdc_core::expr::{CastType, Expr as Lowered, ExprKind as Kind, MetaField, Unit};
 use cdc_core::function;
+use cdc_core::plan::view::Aggregate;
 use cdc_core::value::Value;
 use std::borrow::Cow;
 
+/// Where an expression stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a flow of tables.
+    Flow,
+    /// In a flow that reads a view.
+    FlowOfView,
+    /// In a view, whose columns may be of several inputs.
+    View,
+}
+
 /// What may stand before the dot of a column.
 pub(crate) struct Qualifiers<'f> {
-    /// The alias, else the table's name where it is one name; `None` where it is a pattern.
-    pub table: Option<&'f str>,
+    /// Of a flow the alias, else the table's name where it is one name; of a view those of all inputs whose columns are
+    /// there.
+    pub tables: Vec<&'f str>,
+    pub place: Place,
+}
+
+impl<'f> Qualifiers<'f> {
+    pub fn new(place: Place, tables: impl IntoIterator<Item = &'f str>) -> Qualifiers<'f> {
+        Qualifiers { tables: tables.into_iter().collect(), place }
+    }
 }
 
 /// Functions that need a group of rows.
@@ -40,22 +61,41 @@ pub(crate) const AGGREGATES: &[&str] = &[
 
 /// Lowers an expression; `None` if something in it was reported.
 pub(crate) fn lower_expr(scope: &mut Scope<'_>, expr: &Expr, qualifiers: &Qualifiers<'_>) -> Option<Lowered> {
-    Lowering { scope, qualifiers }.expr(expr)
+    Lowering { scope, qualifiers, grouping: None }.expr(expr)
 }
 
-struct Lowering<'s, 'a, 'q> {
+/// Lowers an item of an `aggregate`: the aggregates in it are computed under names that `grouping` notes.
+pub(super) fn lower_item(
+    scope: &mut Scope<'_>,
+    expr: &Expr,
+    qualifiers: &Qualifiers<'_>,
+    grouping: &mut Grouping<'_>,
+) -> Option<Lowered> {
+    Lowering { scope, qualifiers, grouping: Some(grouping) }.expr(expr)
+}
+
+struct Lowering<'s, 'a, 'q, 'g, 'e> {
     scope: &'s mut Scope<'a>,
     qualifiers: &'q Qualifiers<'q>,
+    /// Of an item of an `aggregate`.
+    grouping: Option<&'g mut Grouping<'e>>,
 }
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_, '_, '_, '_> {
     fn error(&mut self, code: Code, headline: impl Into<String>, span: Span, label: &str) -> Option<Kind> {
         self.scope.report(Diagnostic::error(code, headline).at(span.range(), label));
         None
     }
 
     fn expr(&mut self, expr: &Expr) -> Option<Lowered> {
-        let kind = self.kind(expr)?;
+        let of_group = match &mut self.grouping {
+            Some(grouping) => grouping.column(expr, self.qualifiers, self.scope),
+            None => None,
+        };
+        let kind = match of_group {
+            Some(column) => Kind::Column(column?),
+            None => self.kind(expr)?,
+        };
         Some(Lowered { kind, span: expr.span.range() })
     }
 
@@ -192,17 +232,31 @@ impl Lowering<'_, '_, '_> {
                 Some(Kind::Collate(self.boxed(inner)?, name.text.to_ascii_lowercase()))
             }
             ExprKind::Call { name, distinct, star, arguments } => {
+                let is_aggregate = AGGREGATES.contains(&name.text.as_str());
+                if !is_aggregate && (*star || *distinct) {
+                    not_aggregate(name, *star, self.scope);
+                    return None;
+                }
+                if self.grouping.is_some() {
+                    // a misspelt aggregate takes what no other function takes
+                    self.function(name, expr)?;
+                }
                 let arguments = self.all(arguments);
-                if *star || *distinct || AGGREGATES.contains(&name.text.as_str()) {
+                if is_aggregate {
                     let headline = format!("aggregate function \"{}\" outside of \"aggregate\"", name.text);
                     self.scope.report(
-                        Diagnostic::error(codes::UNKNOWN_FUNCTION, headline)
+                        Diagnostic::error(codes::AGGREGATE_MISPLACED, headline)
                             .at(name.span.range(), "")
-                            .help("group rows first: |> aggregate .. group by .."),
+                            .help(match self.qualifiers.place {
+                                Place::View => "group rows first: |> aggregate .. as name group by ..",
+                                _ => "group rows in a view: view name = from .. |> aggregate .. as name group by ..",
+                            }),
                     );
                     return None;
                 }
-                self.function(name, expr)?;
+                if self.grouping.is_none() {
+                    self.function(name, expr)?;
+                }
                 Some(Kind::Call(name.text.clone(), arguments?))
             }
         }
@@ -232,15 +286,20 @@ impl Lowering<'_, '_, '_> {
             None => {
                 let d = Diagnostic::error(codes::UNKNOWN_FUNCTION, format!("unknown function \"{text}\""))
                     .at(name.span.range(), "");
-                match nearest(text, function::names()) {
+                let grouped = self.grouping.is_some();
+                let aggregates = Aggregate::ALL.into_iter().filter(|_| grouped).map(Aggregate::name);
+                match nearest(text, aggregates.chain(function::names())) {
                     Some(near) => d.help(format!("did you mean \"{near}\"?")),
                     None => d,
                 }
             }
             Some(found) => match found.refused {
-                Some(reason) => Diagnostic::error(codes::UNKNOWN_FUNCTION, format!("\"{text}\" {reason}"))
-                    .at(name.span.range(), "")
-                    .help(found.help),
+                Some(reason) => {
+                    let d = Diagnostic::error(codes::UNKNOWN_FUNCTION, format!("\"{text}\" {reason}"))
+                        .at(name.span.range(), "");
+                    let of_flows = found.help.contains("`meta.");
+                    if of_flows && self.qualifiers.place != Place::Flow { d } else { d.help(found.help) }
+                }
                 None if !found.takes(count) => {
                     let plural = if count == 1 { "" } else { "s" };
                     let headline = format!("\"{text}\" does not take {count} argument{plural}");
@@ -269,31 +328,51 @@ impl Lowering<'_, '_, '_> {
 
     fn column(&mut self, qualifier: Option<&Name>, name: &Name) -> Option<Kind> {
         let Some(qualifier) = qualifier else { return Some(Kind::Column(name.text.clone())) };
+        let place = self.qualifiers.place;
         if qualifier.text.eq_ignore_ascii_case("meta") {
-            return match MetaField::from_name(&name.text) {
-                Some(field) => Some(Kind::Meta(field)),
-                None => {
-                    let names = MetaField::ALL.map(MetaField::name);
-                    let mut d = Diagnostic::error(
-                        codes::UNKNOWN_META,
-                        format!("unknown metadata field \"{}\"", name.text),
-                    )
-                    .at(name.span.range(), "");
-                    d.help.extend(help_for(&name.text, "fields of meta", &names));
-                    self.scope.report(d);
-                    None
-                }
+            let Some(field) = MetaField::from_name(&name.text) else {
+                let names = MetaField::ALL.map(MetaField::name);
+                let mut d = Diagnostic::error(
+                    codes::UNKNOWN_META,
+                    format!("unknown metadata field \"{}\"", name.text),
+                )
+                .at(name.span.range(), "");
+                d.help.extend(help_for(&name.text, "fields of meta", &names));
+                self.scope.report(d);
+                return None;
             };
+            if place != Place::Flow {
+                self.scope.report(
+                    Diagnostic::error(codes::NOT_OF_VIEWS, format!("\"meta.{}\" in a view", field.name()))
+                        .at(qualifier.span.to(name.span).range(), "")
+                        .note("it is of one change of one row, and a row of a view may come of many")
+                        .help("take a column that says it, such as the time of a change in the row itself"),
+                );
+                return None;
+            }
+            return Some(Kind::Meta(field));
         }
-        if self.qualifiers.table.is_some_and(|t| t == qualifier.text) {
-            return Some(Kind::Column(name.text.clone()));
+        let tables = &self.qualifiers.tables;
+        if tables.contains(&qualifier.text.as_str()) {
+            let column = name.text.clone();
+            return Some(match place {
+                Place::View => Kind::Of { table: qualifier.text.clone(), column },
+                _ => Kind::Column(column),
+            });
         }
         let mut d =
             Diagnostic::error(codes::UNKNOWN_NAME, format!("unknown table or alias \"{}\"", qualifier.text))
                 .at(qualifier.span.range(), "");
-        d.help.push(match self.qualifiers.table {
-            Some(table) => format!("write \"{table}.{}\", or just \"{}\"", name.text, name.text),
-            None => format!("columns of this flow stand alone: \"{}\"", name.text),
+        d.help.push(match (place, tables.as_slice()) {
+            (Place::View, []) => {
+                format!(
+                    "behind \"select\", \"aggregate\" and \"union\" columns stand alone: \"{}\"",
+                    name.text
+                )
+            }
+            (_, []) => format!("columns of this flow stand alone: \"{}\"", name.text),
+            (_, [table]) => format!("write \"{table}.{}\", or just \"{}\"", name.text, name.text),
+            _ => help_for(&qualifier.text, "the inputs are", tables).unwrap_or_default(),
         });
         self.scope.report(d);
         None

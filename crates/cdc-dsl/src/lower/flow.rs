@@ -1,8 +1,9 @@
 //! Flows.
 
-use super::expr::{Qualifiers, lower_expr};
+use super::expr::{Place, Qualifiers, lower_expr};
+use super::view::{POLICIES, no_parts};
 use super::{MODES, SourceInfo, option, table};
-use crate::ast::{Flow, Name, Named, Op, OpKind, OptionValueKind, SelectItem, Span, TablePartKind};
+use crate::ast::{Expr, Flow, Name, Named, Op, OpKind, OptionValueKind, SelectItem, Span, TablePartKind};
 use crate::names::{Kind, Names};
 use crate::options::check_options;
 use crate::resolve::Scope;
@@ -10,8 +11,10 @@ use crate::suggest::nearest;
 use cdc_core::catalog::{OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::pattern::TablePattern;
+use cdc_core::plan::view::{OnConflict, Upsert};
 use cdc_core::plan::{
-    ColumnName, FlowOp, FlowPlan, NamedExpr, SCHEMA_CHANGE_KINDS, SchemaChangeMode, SelectItem as Item,
+    ColumnName, FlowOp, FlowPlan, NamedExpr, Options, SCHEMA_CHANGE_KINDS, SchemaChangeMode,
+    SelectItem as Item,
 };
 
 /// What flows are lowered against.
@@ -28,12 +31,28 @@ pub(crate) struct LoweredFlow<'f> {
     pub plan: Option<FlowPlan>,
     pub tables: TablePattern,
     pub flow: &'f Flow,
-    /// The source, by its place in the file.
-    pub source: usize,
+    /// The source, by its place in the file; `None` where the view that is read has none, which was reported.
+    pub source: Option<usize>,
+    /// The view that is read, by its place in the file.
+    pub view: Option<usize>,
 }
 
 /// What may become of equal keys of several tables. (`error` would have to ask the target for each row.)
 const KEY_CONFLICTS: &[&str] = &["last"];
+
+/// The words of `upsert`.
+const STRATEGIES: &[&str] = &["auto", "force", "none"];
+
+/// Options that say nothing of a flow that reads a view, and why.
+const NOT_OF_VIEWS: &[(&str, &str)] = &[
+    ("on_schema_change", COLUMNS_OF_VIEWS),
+    ("include", COLUMNS_OF_VIEWS),
+    ("exclude", COLUMNS_OF_VIEWS),
+    ("backfill", COLUMNS_OF_VIEWS),
+    ("key_conflict", "a view is one table; on_conflict says what becomes of two rows that agree in the key"),
+];
+
+const COLUMNS_OF_VIEWS: &str = "the columns of a view are those that the file gives it, whatever happens to the source's tables; a change of a column that it reads stops the run";
 
 /// The options of a flow.
 pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
@@ -59,32 +78,53 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
                 "mode lenient: the new column of one that was renamed is filled from the old one",
             )
         },
-        text("upsert", "flows of one keyed table need no such operator; it comes with views"),
-        text("on_conflict", "it comes with views"),
+        option(
+            "upsert",
+            OptionKind::Choice(STRATEGIES),
+            "of a view: is there an operator that nets changes by the flow's key and tells conflicts",
+        ),
+        option(
+            "on_conflict",
+            OptionKind::Choice(POLICIES),
+            "of a view: what to do about two rows that agree in the flow's key",
+        ),
         text("consistency", "every commit is a state that the source had"),
     ]
 }
 
 impl<'f> Context<'f> {
-    /// Lowers a flow; `None` if it reads a view or its head was reported.
-    pub fn flow(&self, flow: &'f Flow, span: Span, scope: &mut Scope<'_>) -> Option<LoweredFlow<'f>> {
+    /// Lowers a flow; `None` if its head was reported. `of_views` are the sources of the views, in the order of the file.
+    pub fn flow(
+        &self,
+        flow: &'f Flow,
+        span: Span,
+        of_views: &[Option<usize>],
+        scope: &mut Scope<'_>,
+    ) -> Option<LoweredFlow<'f>> {
         let is_head = |k| matches!(k, Kind::Source(_) | Kind::View(_));
         let kind = self.names.resolve(&flow.head.root, "source or view", is_head, scope);
         let sink = self.names.resolve(&flow.target.root, "sink", |k| matches!(k, Kind::Sink(_)), scope);
-        let source = match kind {
-            Some(Kind::Source(index)) => Some((index, self.sources.get(index)?)),
-            _ => None,
+        let (tables, source, view) = match kind {
+            Some(Kind::Source(index)) => {
+                let source = self.sources.get(index);
+                (source.and_then(|source| table::head(&flow.head, source, scope)), Some(index), None)
+            }
+            Some(Kind::View(index)) => {
+                let whole = no_parts(&flow.head, scope);
+                let tables = whole.map(|()| TablePattern::of_view(&flow.head.root.text));
+                (tables, of_views.get(index).copied().flatten(), Some(index))
+            }
+            _ => (None, None, None),
         };
-        let reads_view = matches!(kind, Some(Kind::View(_)));
-        let tables = source.and_then(|(_, source)| table::head(&flow.head, source, scope));
         let target = table::target(&flow.target, tables.as_ref(), scope);
         let table_name = match (&flow.head.alias, flow.head.parts.last().map(|p| &p.kind)) {
             (Some(alias), _) => Some(alias.text.as_str()),
             (None, Some(TablePartKind::Name(name))) => Some(name.as_str()),
-            (None, None) if reads_view => Some(flow.head.root.text.as_str()),
+            (None, None) if view.is_some() => Some(flow.head.root.text.as_str()),
             _ => None,
         };
-        let qualifiers = Qualifiers { table: table_name };
+        let place = if view.is_some() { Place::FlowOfView } else { Place::Flow };
+        let qualifiers = Qualifiers::new(place, table_name);
         let ops = self.ops(&flow.ops, &qualifiers, scope);
         // the outer one: is there a key at all
         let key = flow.key.as_ref().map(|names| key(names, scope));
@@ -93,7 +133,11 @@ impl<'f> Context<'f> {
         for name in ["include", "exclude"] {
             change_kinds(flow, name, scope);
         }
-        let (index, source) = source?;
+        match kind {
+            Some(Kind::View(_)) => options_of_view(flow, scope),
+            Some(Kind::Source(_)) => options_of_tables(flow, &options, scope),
+            _ => {}
+        }
         let tables = tables?;
         let name = format!(
             "{} => {}",
@@ -101,10 +145,11 @@ impl<'f> Context<'f> {
             self.text.get(flow.target.span.range()).unwrap_or_default()
         );
         let list = |name| options.list(name).map(<[String]>::to_vec).unwrap_or_default();
-        let plan = |ops, target, key| FlowPlan {
+        let plan = |source: &SourceInfo, ops, target, key| FlowPlan {
             name,
             source: source.plan.name.clone(),
             tables: tables.clone(),
+            view: view.map(|_| flow.head.root.text.clone()),
             ops,
             sink: flow.target.root.text.clone(),
             target,
@@ -118,17 +163,19 @@ impl<'f> Context<'f> {
             backfill: options.bool("backfill").unwrap_or(true),
             soft_delete: options.text("soft_delete").map(str::to_owned),
             last_of_key: options.text("key_conflict") == Some("last"),
-            view: None,
-            upsert: Default::default(),
-            on_conflict: Default::default(),
+            upsert: options.text("upsert").and_then(Upsert::from_name).unwrap_or_default(),
+            on_conflict: options.text("on_conflict").and_then(OnConflict::from_name).unwrap_or_default(),
             span: span.range(),
         };
-        let plan = match (ops, target, key, sink) {
-            (Some(ops), Some(target), None, Some(_)) => Some(plan(ops, target, None)),
-            (Some(ops), Some(target), Some(Some(key)), Some(_)) => Some(plan(ops, target, Some(key))),
+        let of = source.and_then(|index| self.sources.get(index));
+        let plan = match (of, ops, target, key, sink) {
+            (Some(of), Some(ops), Some(target), None, Some(_)) => Some(plan(of, ops, target, None)),
+            (Some(of), Some(ops), Some(target), Some(Some(key)), Some(_)) => {
+                Some(plan(of, ops, target, Some(key)))
+            }
             _ => None,
         };
-        Some(LoweredFlow { plan, tables, flow, source: index })
+        Some(LoweredFlow { plan, tables, flow, source, view })
     }
 
     fn ops(&self, ops: &[Op], qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<Vec<FlowOp>> {
@@ -136,7 +183,8 @@ impl<'f> Context<'f> {
         lowered.into_iter().collect()
     }
 
-    fn op(&self, op: &Op, qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<FlowOp> {
+    /// An operator on rows one by one; others are of views.
+    pub(super) fn op(&self, op: &Op, qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<FlowOp> {
         match &op.kind {
             OpKind::Where(condition) => lower_expr(scope, condition, qualifiers).map(FlowOp::Where),
             OpKind::Select(items) => {
@@ -159,7 +207,7 @@ impl<'f> Context<'f> {
             OpKind::Drop(names) => Some(FlowOp::Drop(names.iter().map(column).collect())),
             OpKind::Rename(pairs) => {
                 for (_, to) in pairs {
-                    not_reserved(to, scope);
+                    not_reserved(to, "column", scope);
                 }
                 Some(FlowOp::Rename(pairs.iter().map(|(from, to)| (column(from), to.text.clone())).collect()))
             }
@@ -170,9 +218,10 @@ impl<'f> Context<'f> {
                     self.names.resolve(&table.root, "source or view", is_table, scope)?;
                 }
                 scope.report(
-                    Diagnostic::error(codes::FEATURE_NOT_YET, format!("\"{word}\" is not built yet"))
+                    Diagnostic::error(codes::FEATURE_NOT_YET, format!("\"{word}\" is built in views only"))
                         .at(op.span.start..op.span.start + first_words(self.text, op.span, word), "")
-                        .note("flows of this version have where, select, extend, drop and rename"),
+                        .note("flows have where, select, extend, drop and rename")
+                        .help(format!("write a view and a flow of it: view name = from .. |> {word} ..")),
                 );
                 None
             }
@@ -189,38 +238,79 @@ fn first_words(text: &str, span: Span, word: &str) -> usize {
     written.find(char::is_whitespace).unwrap_or(written.len())
 }
 
-fn column(name: &Name) -> ColumnName {
+pub(super) fn column(name: &Name) -> ColumnName {
     ColumnName { name: name.text.clone(), span: name.span.range() }
 }
 
-fn not_reserved(name: &Name, scope: &mut Scope<'_>) {
+pub(super) fn not_reserved(name: &Name, what: &str, scope: &mut Scope<'_>) {
     if name.text.eq_ignore_ascii_case("meta") {
         scope.report(
             Diagnostic::error(codes::RESERVED_NAME, "\"meta\" is reserved for metadata of rows")
                 .at(name.span.range(), "")
-                .help("give the column another name"),
+                .help(format!("give the {what} another name")),
         );
     }
 }
 
-fn named(item: &Named, qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<NamedExpr> {
+pub(super) fn named(item: &Named, qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<NamedExpr> {
     let expr = lower_expr(scope, &item.expr, qualifiers);
     let name = match (&item.alias, &item.expr.kind) {
         (Some(alias), _) => {
-            not_reserved(alias, scope);
+            not_reserved(alias, "column", scope);
             alias.text.clone()
         }
         (None, crate::ast::ExprKind::Column { name, .. }) => name.text.clone(),
         (None, _) => {
-            scope.report(
-                Diagnostic::error(codes::UNEXPECTED_TOKEN, "this column has no name")
-                    .at(item.expr.span.range(), "")
-                    .help("write \"as\" and a name behind it"),
-            );
+            no_name(&item.expr, scope);
             return None;
         }
     };
     Some(NamedExpr { name, expr: expr? })
+}
+
+pub(super) fn no_name(expr: &Expr, scope: &mut Scope<'_>) {
+    scope.report(
+        Diagnostic::error(codes::UNEXPECTED_TOKEN, "this column has no name")
+            .at(expr.span.range(), "")
+            .help("write \"as\" and a name behind it"),
+    );
+}
+
+/// What a flow that reads a view must not say.
+fn options_of_view(flow: &Flow, scope: &mut Scope<'_>) {
+    for entry in flow.with.iter().flat_map(|b| &b.entries) {
+        let name = &entry.name.text;
+        if let Some((_, why)) = NOT_OF_VIEWS.iter().find(|(option, _)| option == name) {
+            scope.report(
+                Diagnostic::error(
+                    codes::UNKNOWN_OPTION,
+                    format!("a flow of a view has no option \"{name}\""),
+                )
+                .at(entry.name.span.range(), "")
+                .note(*why),
+            );
+        }
+    }
+}
+
+/// What a flow of tables must not say.
+fn options_of_tables(flow: &Flow, options: &Options, scope: &mut Scope<'_>) {
+    for entry in flow.with.iter().flat_map(|b| &b.entries) {
+        match entry.name.text.as_str() {
+            "upsert" if options.text("upsert") == Some("force") => scope.report(
+                Diagnostic::error(codes::OPTION_VALUE, "\"force\" is for flows that read a view")
+                    .at(entry.value.span.range(), "")
+                    .note("the changes of a table come one by one, each with its key: there is nothing to net and no conflict to tell")
+                    .help("leave it out, or put the rows through a view: view name = from src.table"),
+            ),
+            "on_conflict" => scope.report(
+                Diagnostic::error(codes::UNKNOWN_OPTION, "a flow of tables has no option \"on_conflict\"")
+                    .at(entry.name.span.range(), "")
+                    .help("where rows of several tables agree in the key: key_conflict = last"),
+            ),
+            _ => {}
+        }
+    }
 }
 
 fn key(names: &[Name], scope: &mut Scope<'_>) -> Option<Vec<String>> {

@@ -246,7 +246,11 @@ fn known_group(group: &str, span: Span, head: Option<&TablePattern>, scope: &mut
     let head = head?;
     let mut known = head.table.groups();
     known.extend(head.database.iter().flat_map(|d| d.groups()));
-    known.extend(["table", "database"]);
+    known.push("table");
+    // a view has none
+    if head.database.as_ref().is_none_or(|d| !d.as_str().is_empty()) {
+        known.push("database");
+    }
     if known.contains(&group) {
         return Some(());
     }

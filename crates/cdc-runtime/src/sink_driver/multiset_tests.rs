@@ -236,6 +236,7 @@ fn plan(flow: FlowPlan) -> Arc<Plan> {
         }],
         views: Vec::new(),
         flows: vec![flow],
+        tests: Vec::new(),
     })
 }
 
