@@ -83,7 +83,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
         nothing_flows(statements, &mut scope);
     } else if may_flow == flows.len() {
         // a flow that was not understood may be the one that reads a view
-        check::unread(&views, &flows, &mut scope);
+        check::unread(&views, &flows, &names, &mut scope);
     }
 
     let failed = |scope: &Scope<'_>| {

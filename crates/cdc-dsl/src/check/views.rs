@@ -4,6 +4,7 @@ use super::columns::{Columns, Walk};
 use super::tables::unknown_table;
 use crate::ast::OpKind;
 use crate::lower::{LoweredFlow, LoweredView, Read, ReadOf, SourceInfo, exact_table};
+use crate::names::{Kind, Names};
 use crate::resolve::Scope;
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::Plan;
@@ -191,7 +192,12 @@ fn columns_of(read: &Read<'_>, source: &SourceInfo, reported: &mut Vec<Diagnosti
 }
 
 /// Warns of views that no flow reads, neither itself nor through other views.
-pub(crate) fn unread(views: &[LoweredView<'_>], flows: &[LoweredFlow<'_>], scope: &mut Scope<'_>) {
+pub(crate) fn unread(
+    views: &[LoweredView<'_>],
+    flows: &[LoweredFlow<'_>],
+    names: &Names<'_>,
+    scope: &mut Scope<'_>,
+) {
     let mut is_read = vec![false; views.len()];
     let mut open: Vec<usize> = flows.iter().filter_map(|flow| flow.view).collect();
     while let Some(index) = open.pop() {
@@ -201,10 +207,13 @@ pub(crate) fn unread(views: &[LoweredView<'_>], flows: &[LoweredFlow<'_>], scope
             open.extend(read_by(&views[index]).map(|(index, _)| index));
         }
     }
-    // of one that is wrong enough was said
-    let unread = views.iter().zip(is_read).filter(|(view, is_read)| !is_read && view.plan.is_some());
-    for (view, _) in unread {
+    for (index, (view, is_read)) in views.iter().zip(is_read).enumerate() {
         let name = &view.view.name;
+        // of one that is wrong, or has another one's name, enough was said
+        let has_name = names.find(&name.text) == Some(Kind::View(index));
+        if is_read || view.plan.is_none() || !has_name {
+            continue;
+        }
         scope.report(
             Diagnostic::warning(codes::NO_FLOW, format!("view \"{}\" is read by no flow", name.text))
                 .at(name.span.range(), "")
