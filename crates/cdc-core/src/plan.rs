@@ -13,6 +13,7 @@ pub mod view;
 
 use crate::diagnostic::Span;
 use crate::expr::Expr;
+use crate::schema::{TableId, TableSchema};
 use pattern::TablePattern;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -112,6 +113,26 @@ pub struct FlowPlan {
     pub on_conflict: view::OnConflict,
     /// Where it stands in the file.
     pub span: Span,
+}
+
+impl FlowPlan {
+    /// Does it read this table?
+    pub fn takes(&self, table: &TableId) -> bool {
+        match &self.view {
+            Some(view) => table.database.is_empty() && *table.table == **view,
+            None => !table.database.is_empty() && self.tables.matches(table),
+        }
+    }
+
+    /// Of a flow that reads a view: must it be watched that the key that it states, by its place among the columns of the rows, tells them
+    /// apart? Not where it holds the key that they are known to have.
+    pub fn is_watched(&self, rows: &TableSchema, stated: &[usize]) -> bool {
+        match self.upsert {
+            view::Upsert::Force => true,
+            view::Upsert::None => false,
+            view::Upsert::Auto => !rows.key().is_some_and(|key| key.iter().all(|c| stated.contains(c))),
+        }
+    }
 }
 
 /// The words of `include` and `exclude`.

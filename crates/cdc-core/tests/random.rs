@@ -299,8 +299,15 @@ impl Random {
                 ExprKind::Call(name.to_owned(), std::iter::once(unit).chain(rest).collect())
             }
             12 => {
-                let collation =
-                    self.pick(&["utf8mb4_bin", "binary", "latin1_bin", "utf8mb4_0900_ai_ci", "", "_"]);
+                let collation = self.pick(&[
+                    "utf8mb4_bin",
+                    "binary",
+                    "latin1_swedish_ci",
+                    "utf8mb4_0900_ai_ci",
+                    "utf8mb4_general_ci",
+                    "",
+                    "_",
+                ]);
                 ExprKind::Collate(self.boxed(depth, schema), collation.to_owned())
             }
             _ => {

@@ -16,6 +16,9 @@
 //!
 //! Nothing waits inside an operator: the worker's thread is the scheduler.
 
+pub mod inputs;
 pub mod net;
 pub mod record;
+pub mod reference;
 pub mod render;
+pub mod upsert;

@@ -3,14 +3,19 @@
 mod flow;
 mod sink;
 mod source;
+mod view;
 
 pub use sink::{SinkBatch, SinkPort};
 pub use source::SourcePort;
+pub use view::Held;
 
+use crate::inputs::Inputs;
 use crate::record::{Record, Routed};
 use cdc_core::Error;
 use cdc_core::connector::Delivery;
-use cdc_core::plan::Plan;
+use cdc_core::diagnostic::Diagnostic;
+use cdc_core::plan::view::bind::Graph;
+use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::tick::Tick;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -67,12 +72,21 @@ pub struct Ports {
     pub failure: Arc<Failure>,
     /// Shared by all workers; as many as there are workers.
     pub counters: Arc<Counters>,
+    /// The views that flows read; the same on all workers.
+    pub views: Arc<Graph>,
+    /// What their tables hold; shared by all workers.
+    pub inputs: Arc<Inputs>,
+    /// The first tick at which views speak: set before that tick is opened. Shared by all workers.
+    pub speaks: Arc<AtomicU64>,
+    /// What views have to tell; shared by all workers.
+    pub notices: Arc<Mutex<Vec<Diagnostic>>>,
 }
 
 /// Builds the dataflow of a plan on this worker; every worker must build the same. The probe's frontier is the
-/// first tick that some sink has not committed.
-pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> ProbeHandle<Tick> {
-    worker.dataflow::<Tick, _, _>(|scope| {
+/// first tick that some sink has not committed: whoever steps the worker tells it to what is [`Held`].
+pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> (ProbeHandle<Tick>, Held) {
+    let held = Held::default();
+    let probe = worker.dataflow::<Tick, _, _>(|scope| {
         let probe = ProbeHandle::new();
         let mut routed: BTreeMap<&str, Vec<Stream<'_, Tick, Vec<Routed>>>> = BTreeMap::new();
         for source in &plan.sources {
@@ -80,12 +94,41 @@ pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> ProbeH
             let records = source::source(&scope, &source.name, port);
             let ends = flow::ends(records.clone(), &source.name);
             let by_table = ports.by_table.contains(&source.name);
+            let of_source = |flow: &&FlowPlan| flow.source == source.name;
+            let reads_views = plan.flows.iter().filter(of_source).any(|f| f.view.is_some());
+            let told = reads_views.then(|| view::told(records.clone(), &source.name, scope.peers()));
             let spread = source::spread(records, &source.name, scope.peers(), by_table, &ports.failure);
+            let shared = view::Shared {
+                failure: ports.failure.clone(),
+                inputs: ports.inputs.clone(),
+                speaks: ports.speaks.clone(),
+                held: held.clone(),
+                notices: ports.notices.clone(),
+                index: scope.index(),
+                peers: scope.peers(),
+                by_table,
+            };
+            let views = match &told {
+                Some(told) => view::views(&spread, told, plan, &ports.views, &shared),
+                None => BTreeMap::new(),
+            };
             for sink in &plan.sinks {
                 routed.entry(&sink.name).or_default().push(ends.clone());
             }
             for (index, plan_flow) in plan.flows.iter().enumerate().filter(|(_, f)| f.source == source.name) {
-                let stream = flow::flow(spread.clone(), plan, index, scope.peers(), &ports.failure);
+                let bound = plan_flow.view.as_ref().and_then(|name| ports.views.view(name));
+                let stream = match (bound, &told) {
+                    (Some(bound), Some(told)) => {
+                        let Some(rows) = views.get(&bound.name) else { continue };
+                        let watch =
+                            |stream| view::upserts(stream, told.clone(), plan_flow, bound, shared.clone());
+                        flow::flow(rows.clone(), plan, index, scope.peers(), &ports.failure, watch)
+                    }
+                    _ => {
+                        let as_it_is = |stream| stream;
+                        flow::flow(spread.clone(), plan, index, scope.peers(), &ports.failure, as_it_is)
+                    }
+                };
                 routed.entry(&plan_flow.sink).or_default().push(stream);
             }
         }
@@ -96,12 +139,15 @@ pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> ProbeH
             sink::sink(input, &sink_plan.name, delivery, port, ports.counters.clone()).probe_with(&probe);
         }
         probe
-    })
+    });
+    (probe, held)
 }
 
 /// The address under which an operator is woken from another thread.
 pub(crate) fn activator(scope: &Scope<'_, Tick>, address: &Rc<[usize]>) -> timely::scheduling::SyncActivator {
     scope.worker().sync_activator_for(address.to_vec())
 }
+
+pub(crate) use flow::first;
 
 pub(crate) type Records<'scope> = Stream<'scope, Tick, Vec<Record>>;

@@ -1532,9 +1532,26 @@ impl Oracle {
             Err(error) => format!("error {error}"),
         };
         let mut problem = None;
-        // MariaDB gives the text of every DOUBLE as much room as MySQL that of a column: its texts may differ, no other result
+        // MariaDB gives the text of every DOUBLE as much room as MySQL that of a column: its texts may differ, and what is asked of a
+        // text, no other result
+        let asks_a_text = [
+            "ascii",
+            "bit_length",
+            "char_length",
+            "crc32",
+            "field",
+            "find_in_set",
+            "instr",
+            "length",
+            "locate",
+            "octet_length",
+            "ord",
+            "position",
+            "strcmp",
+        ];
         let is_text = |seen: &Result<Seen, String>| {
-            seen.as_ref().is_ok_and(|seen| matches!(seen.kind, "text" | "bytes"))
+            seen.as_ref()
+                .is_ok_and(|seen| matches!(seen.kind, "text" | "bytes") || asks_a_text.contains(&name))
         };
         let of_double = made.sql.contains("(`g`")
             || made

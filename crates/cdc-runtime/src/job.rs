@@ -11,14 +11,16 @@
 //! our progress while there is no checkpoint to it is refused.
 
 use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommitter};
-use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until};
+use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until, Views};
 use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
+use crate::view_store::ViewStore;
 use cdc_core::connector::{JobIdentity, Resume, Sink, TargetTable, Upstream};
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::{
     BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
 };
+use cdc_core::plan::view::bind::{Graph, bind_or_first};
 use cdc_core::plan::{FlowPlan, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::preflight::Check;
@@ -26,6 +28,7 @@ use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, Row, ZeroDates, codes};
+use cdc_materialize::inputs::Inputs;
 use cdc_materialize::record::Record;
 use cdc_materialize::render::{Counters, Failure, Ports, render};
 use cdc_mysql::capture::Capture;
@@ -169,12 +172,20 @@ fn run_on(
         tick: 0,
         sources: BTreeMap::new(),
         evolved: BTreeMap::new(),
+        view_tables: Vec::new(),
+        views_from: None,
     });
     let mut base = base;
     base.fingerprint = self::fingerprint(plan);
+    let mut schemas: Vec<Arc<TableSchema>> = capture.schemas().collect();
+    let graph = Arc::new(bind_views(plan, first, &mut base, &schemas)?);
+    schemas.extend(graph.views.iter().map(|view| view.schema.clone()));
     let flows: Vec<FlowPlan> = plan.flows.iter().filter(|f| f.source == source.name).cloned().collect();
-    capture.copy_when_renamed(Arc::new(move |before, after| other_rows_when_renamed(&flows, before, after)));
-    let schemas: Vec<Arc<TableSchema>> = capture.schemas().collect();
+    let read: BTreeSet<TableId> = base.view_tables.iter().map(|table| table.id.clone()).collect();
+    capture.copy_when_renamed(Arc::new(move |before, after| {
+        let of_view = || read.contains(after).then(|| "renamed to where a view reads it".to_owned());
+        other_rows_when_renamed(&flows, before, after).or_else(of_view)
+    }));
     let tables = bind_all(plan, &schemas)?;
     if let Some(setting) = capture.partial_images()
         && let Some(missing) = whole_rows_missing(&plan.flows, &schemas, setting).into_iter().next()
@@ -232,7 +243,16 @@ fn run_on(
     if let Some((_, furthest)) = cuts.back() {
         capture.hold_chunks_until(furthest)?;
     }
-    flow(runtime, plan, options, status, stop, Started { source, capture, base, open, cuts, dir, refusals })
+    let views = if graph.views.is_empty() {
+        None
+    } else {
+        let store = ViewStore::open(&options.state, base.tick)?;
+        let inputs = Arc::new(Inputs::new(base.tick, store.load()?));
+        let speaks = Arc::new(AtomicU64::new(base.views_from.unwrap_or(Tick::MAX)));
+        Some(Views { inputs, store, speaks, notices: Arc::default() })
+    };
+    let started = Started { source, capture, base, open, cuts, dir, refusals, graph, views };
+    flow(runtime, plan, options, status, stop, started)
 }
 
 fn lock(registry: &Mutex<Registry>) -> std::sync::MutexGuard<'_, Registry> {
@@ -272,6 +292,28 @@ struct Started<'p> {
     dir: StateDir,
     /// What targets have refused since the checkpoint, by schema change.
     refusals: BTreeMap<String, BTreeSet<String>>,
+    graph: Arc<Graph>,
+    views: Option<Views>,
+}
+
+/// Binds the views that flows read: to the tables as they were when the pipeline started first.
+fn bind_views(
+    plan: &Plan,
+    first: bool,
+    base: &mut Checkpoint,
+    schemas: &[Arc<TableSchema>],
+) -> Result<Graph> {
+    let wanted: BTreeSet<String> = plan.flows.iter().filter_map(|f| f.view.clone()).collect();
+    if wanted.is_empty() {
+        return Ok(Graph::default());
+    }
+    if !first {
+        return bind_or_first(&plan.views, &wanted, &base.view_tables);
+    }
+    let graph = bind_or_first(&plan.views, &wanted, schemas)?;
+    let read: BTreeSet<&TableId> = graph.tables().map(|input| &input.table).collect();
+    base.view_tables = schemas.iter().filter(|s| read.contains(&s.id)).cloned().collect();
+    Ok(graph)
 }
 
 /// Dataflow, committers and driver, until they end.
@@ -290,7 +332,8 @@ fn flow(
     status.set_counters(counters.clone());
     let dir = Arc::new(Mutex::new(started.dir));
     let flows = Arc::new(plan.flows.clone());
-    let schemas: Vec<Arc<TableSchema>> = started.capture.schemas().collect();
+    let mut schemas: Vec<Arc<TableSchema>> = started.capture.schemas().collect();
+    schemas.extend(started.graph.views.iter().map(|view| view.schema.clone()));
     let mut committers = Vec::new();
     let mut ends: Vec<(String, cdc_core::connector::Delivery, mpsc::Sender<ToCommitter>, Arc<SinkShared>)> =
         Vec::new();
@@ -336,6 +379,13 @@ fn flow(
     let source_name = started.source.name.clone();
     let by_table: BTreeSet<String> =
         started.capture.partial_images().map(|_| source_name.clone()).into_iter().collect();
+    let graph = started.graph;
+    let nothing = || (Arc::new(Inputs::default()), Arc::new(AtomicU64::new(Tick::MAX)), Arc::default());
+    let (inputs, speaks, notices) = match &started.views {
+        Some(views) => (views.inputs.clone(), views.speaks.clone(), views.notices.clone()),
+        None => nothing(),
+    };
+    let has_views = started.views.is_some();
     let guards = {
         let (plan, failure, counters) = (plan.clone(), failure.clone(), counters);
         let ends = Mutex::new(ends);
@@ -348,6 +398,10 @@ fn flow(
                 by_table: by_table.clone(),
                 failure: failure.clone(),
                 counters: counters.clone(),
+                views: graph.clone(),
+                inputs: inputs.clone(),
+                speaks: speaks.clone(),
+                notices: notices.clone(),
             };
             if first && let Some(end) = lock(&source_end) {
                 ports.sources.insert(source_name.clone(), Box::new(end));
@@ -360,10 +414,13 @@ fn flow(
                 }
             }
             let frontier = if first { frontier.lock().ok().and_then(|mut f| f.take()) } else { None };
-            let probe = render(worker, &plan, ports);
+            let (probe, held) = render(worker, &plan, ports);
             let mut last = 0;
             while !probe.done() {
                 worker.step_or_park(Some(Duration::from_millis(100)));
+                if has_views {
+                    held.passed(probe.with_frontier(|f| f.first().copied()));
+                }
                 if let Some(frontier) = &frontier {
                     let next = probe.with_frontier(|f| f.first().copied());
                     // After a failure operators let go of what no sink has: looked at behind the frontier, since a
@@ -400,8 +457,11 @@ fn flow(
         every: Duration::from_millis(plan.checkpoint.every_ms.max(100)),
         until: options.until.clone(),
         cuts: started.cuts,
-        in_order: workers == 1 || plan.flows.iter().all(|f| f.key.is_none() && !f.last_of_key),
+        // what goes into views is held until its tick has ended
+        in_order: !has_views
+            && (workers == 1 || plan.flows.iter().all(|f| f.key.is_none() && !f.last_of_key)),
         flows,
+        views: started.views,
         warned: schemas.iter().filter(|s| s.key().is_none()).map(|s| s.id.clone()).collect(),
     };
     let watched = failure.clone();
@@ -551,7 +611,7 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     for flow in plan.flows.iter().filter(|f| !before.contains_key(&format!("flow {}", f.name))) {
         let followed = checkpoint.sources.get(&flow.source);
         let old = followed.into_iter().flat_map(|state| state.structures.tables());
-        for table in old.filter(|t| flow.tables.matches(&t.id)) {
+        for table in old.filter(|t| flow.takes(&t.id)) {
             differences.push(format!(
                 "flow \"{}\" is new, and table \"{}\" was copied before it was there",
                 flow.name, table.id
@@ -601,7 +661,7 @@ pub(crate) fn bind_all(
     // by sink and target table
     let mut owners: BTreeMap<(String, String), Owner> = BTreeMap::new();
     for (index, flow) in plan.flows.iter().enumerate() {
-        for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
+        for schema in schemas.iter().filter(|s| flow.takes(&s.id)) {
             let bound = BoundFlow::bind(flow, schema).map_err(|mut diagnostics| {
                 diagnostics.truncate(1);
                 diagnostics.pop().map_or_else(
@@ -639,7 +699,7 @@ fn check_shares(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<()> {
     for sink in &plan.sinks {
         let feeds = Feeds::new(&plan.flows, &sink.name, schemas);
         for flow in plan.flows.iter().filter(|f| f.sink == sink.name) {
-            for schema in schemas.iter().filter(|s| s.key().is_none() && flow.tables.matches(&s.id)) {
+            for schema in schemas.iter().filter(|s| s.key().is_none() && flow.takes(&s.id)) {
                 let Ok(bound) = BoundFlow::bind(flow, schema) else { continue };
                 let (target, table) = (bound.target(), schema.id.clone());
                 let share = feeds.share(&target.name, &table);
@@ -668,7 +728,7 @@ fn check_shares(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<()> {
 fn warn_of_keys(plan: &Plan, schemas: &[Arc<TableSchema>], status: &StatusHandle) {
     multiset_warnings(&plan.flows, schemas).into_iter().for_each(|warning| status.notice(warning));
     for flow in plan.flows.iter().filter(|f| f.key.is_some()) {
-        for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
+        for schema in schemas.iter().filter(|s| flow.takes(&s.id)) {
             let Ok(bound) = BoundFlow::bind(flow, schema) else { continue };
             let stated: Vec<usize> =
                 bound.target().key.iter().filter_map(|&i| bound.passthrough()[i]).collect();

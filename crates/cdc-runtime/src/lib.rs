@@ -19,6 +19,7 @@ pub mod state;
 pub mod status;
 pub mod supervise;
 pub mod verify;
+mod view_store;
 
 pub use cdc_mysql::config::StopAt;
 pub use job::{Report, RunOptions, Stop, run};

@@ -160,7 +160,7 @@ impl Feeds {
     pub(crate) fn new(flows: &[FlowPlan], sink: &str, schemas: &[Arc<TableSchema>]) -> Feeds {
         let mut feeds = Feeds::default();
         for flow in flows.iter().filter(|f| f.sink == sink) {
-            schemas.iter().filter(|s| flow.tables.matches(&s.id)).for_each(|s| feeds.add(flow, s));
+            schemas.iter().filter(|s| flow.takes(&s.id)).for_each(|s| feeds.add(flow, s));
         }
         feeds
     }
@@ -181,7 +181,7 @@ impl Feeds {
         {
             tables.remove(&before.id);
         }
-        if let Some(after) = work.event.after.as_ref().filter(|s| flow.tables.matches(&s.id)) {
+        if let Some(after) = work.event.after.as_ref().filter(|s| flow.takes(&s.id)) {
             self.add(flow, after);
         }
     }

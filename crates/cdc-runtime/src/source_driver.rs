@@ -15,6 +15,7 @@
 
 use crate::state::{Checkpoint, StateDir};
 use crate::status::{Phase, StatusHandle};
+use crate::view_store::ViewStore;
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
 use cdc_core::faults;
 use cdc_core::plan::FlowPlan;
@@ -23,7 +24,8 @@ use cdc_core::position::{Binding, Position};
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, Row, codes};
+use cdc_core::{Diagnostic, Error, Result, Row, codes};
+use cdc_materialize::inputs::Inputs;
 use cdc_materialize::record::{Guard, Record};
 use cdc_materialize::render::SourcePort;
 use cdc_mysql::binlog::LogPoint;
@@ -32,6 +34,7 @@ use cdc_mysql::config::StopAt;
 use cdc_mysql::gtid::GtidSet;
 use cdc_schema::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 use timely::scheduling::SyncActivator;
@@ -155,6 +158,17 @@ pub(crate) struct Driver {
     pub(crate) warned: BTreeSet<TableId>,
     /// What targets' tables have become, by sink.
     pub(crate) registries: BTreeMap<String, Arc<Mutex<Registry>>>,
+    /// Where flows read views.
+    pub(crate) views: Option<Views>,
+}
+
+/// What views need of whoever cuts ticks.
+pub(crate) struct Views {
+    pub(crate) inputs: Arc<Inputs>,
+    pub(crate) store: ViewStore,
+    /// See [`cdc_materialize::render::Ports::speaks`].
+    pub(crate) speaks: Arc<AtomicU64>,
+    pub(crate) notices: Arc<Mutex<Vec<Diagnostic>>>,
 }
 
 struct Builder {
@@ -271,6 +285,21 @@ impl Driver {
                 ending = Some(Ended::CaughtUp);
             }
             let in_replay = !self.cuts.is_empty();
+            if boundary
+                && !in_replay
+                && !*self.stop.borrow()
+                && !self.failure.is_set()
+                && self.is_silent(last_tick)
+            {
+                match self.speak(&mut open).await? {
+                    Some(tick) => last_tick = tick,
+                    // told to stop, or the dataflow is gone: the next turn sees it
+                    None => continue,
+                }
+                (moved, candidate, last_closed) = (false, None, Instant::now());
+                last_checkpoint = Instant::now();
+                continue;
+            }
             if let Some(ended) = ending
                 && (boundary || give_up.is_some_and(|at| Instant::now() >= at))
             {
@@ -419,6 +448,10 @@ impl Driver {
     }
 
     fn show(&self, open: &Open) {
+        if let Some(views) = &self.views {
+            let notices = std::mem::take(&mut *views.notices.lock().unwrap_or_else(PoisonError::into_inner));
+            notices.into_iter().for_each(|notice| self.status.notice(notice));
+        }
         let progress = self.capture.progress();
         let position = self.capture.position();
         let busy = IN_FLIGHT.saturating_sub(self.permits.available_permits() * UNIT);
@@ -601,7 +634,56 @@ impl Driver {
         }
     }
 
+    /// Are there views whose tables are whole, and which have not said so yet?
+    fn is_silent(&self, last_tick: Tick) -> bool {
+        self.views.is_some()
+            && match self.base.views_from {
+                None => self.capture.is_whole(),
+                Some(first) => last_tick < first,
+            }
+    }
+
+    /// Lets views speak: a checkpoint says that all tables are whole and at which tick views begin, then that tick is given. `None` if it
+    /// did not come to that.
+    async fn speak(&mut self, open: &mut Open) -> Result<Option<Tick>> {
+        if self.base.views_from.is_none() {
+            let tick = self.close(open).await?;
+            let state = self.capture.state();
+            let mut stop = self.stop.clone();
+            let failure = self.failure.clone();
+            loop {
+                if *self.committed.borrow_and_update() >= tick {
+                    break;
+                }
+                if failure.is_set() {
+                    return Ok(None);
+                }
+                tokio::select! {
+                    biased;
+                    _ = stop.wait_for(|s| *s) => return Ok(None),
+                    changed = self.committed.changed() => if changed.is_err() { return Ok(None) },
+                }
+            }
+            self.base.views_from = Some(tick + 1);
+            self.checkpoint(tick, state)?;
+        }
+        let first = self.base.views_from.unwrap_or(open.tick);
+        if let Some(views) = &self.views {
+            views.speaks.store(first, Ordering::SeqCst);
+        }
+        let mut last = self.close(open).await?;
+        while last < first {
+            last = self.close(open).await?;
+        }
+        Ok(Some(last))
+    }
+
     fn checkpoint(&mut self, tick: Tick, state: CaptureState) -> Result<()> {
+        if let Some(views) = &mut self.views {
+            // in front of the checkpoint: see there
+            views.store.save(tick, views.inputs.changes_until(tick))?;
+            faults::at("views.saved");
+        }
         self.base.tick = tick;
         self.base.sources.insert(self.source.clone(), state);
         // Every sink has committed the tick itself, since there are candidates behind a replay only: so its registry has heard of

@@ -18,6 +18,7 @@
 
 use cdc_core::faults;
 use cdc_core::position::Binding;
+use cdc_core::schema::TableSchema;
 use cdc_core::tick::Tick;
 use cdc_core::{Diagnostic, Error, Result, codes};
 use cdc_mysql::capture::CaptureState;
@@ -27,6 +28,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The version of the format; another one is refused.
 const FORMAT: u32 = 1;
@@ -52,6 +54,12 @@ pub struct Checkpoint {
     /// By sink: its tables as of the tick, and who feeds them.
     #[serde(default)]
     pub evolved: BTreeMap<String, Vec<Evolved>>,
+    /// The tables that views read, as they were when the pipeline started first: views are bound to them.
+    #[serde(default)]
+    pub view_tables: Vec<Arc<TableSchema>>,
+    /// The first tick at which views speak, once all tables are whole.
+    #[serde(default)]
+    pub views_from: Option<Tick>,
 }
 
 /// A step of a schema change that a target has refused, in mode try_evolve. Noted before the tick that goes on without it is
@@ -420,6 +428,8 @@ mod tests {
             tick,
             sources: BTreeMap::new(),
             evolved: BTreeMap::new(),
+            view_tables: Vec::new(),
+            views_from: None,
         }
     }
 

@@ -196,7 +196,7 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
         };
         let mut feeds: BTreeMap<String, Vec<Feed>> = BTreeMap::new();
         for flow in plan.flows.iter().filter(|f| f.sink == sink.name && f.source == source.name) {
-            for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
+            for schema in schemas.iter().filter(|s| flow.takes(&s.id)) {
                 let view = dates.table(&narrow.schema(schema));
                 let bound = BoundFlow::bind(flow, view.schema()).map_err(|mut d| {
                     if d.is_empty() {

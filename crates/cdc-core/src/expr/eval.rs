@@ -24,7 +24,7 @@
 //! NULL or a cut-off number with a warning; `cast` between integers wraps around, as documented there.
 //!
 //! # Collations
-//! Text columns compare under `binary` and `_bin` collations only so far, with their PAD rules. Copying,
+//! Text columns compare under the collations that [`Collator`] knows, with their PAD rules. Copying,
 //! `concat` and the like need none. Literals and metadata take the other side's collation, and compare among
 //! each other by code point. The parts of IN, BETWEEN and CASE compare in pairs, each pair under its own
 //! collation and types; MySQL finds one for all of them, which shows only where unlike columns are mixed.
@@ -34,6 +34,7 @@
 
 mod bind;
 mod cast;
+mod collation;
 mod decimal;
 pub(crate) mod json;
 mod nearest;
@@ -44,11 +45,12 @@ mod types;
 
 pub(crate) use bind::{Args, Binder, Scope, ScopeColumn, describe, unknown_column};
 pub use cast::server_text;
+pub use collation::Collator;
 pub(crate) use decimal::{Decimal, Rounding};
 pub use nearest::nearest;
 pub(crate) use number::{Number, NumberType, to_bits};
 pub(crate) use temporal::MAX_TIME_MICROS;
-pub(crate) use text::{Collator, encoded_length, is_utf8, to_lower, to_upper};
+pub(crate) use text::{encoded_length, is_utf8, to_lower, to_upper};
 pub(crate) use types::{Class, merge_collations};
 pub use types::{Coercibility, ExprType};
 
@@ -233,9 +235,13 @@ struct Branch {
 /// LIKE's pattern, ready where it is constant.
 #[derive(Debug, Clone)]
 enum Pattern {
-    Text(LikePattern<char>),
+    Text(LikePattern<u32>, Collator),
     Bytes(LikePattern<u8>),
-    PerRow { escape: char, bytes: bool },
+    /// Texts under a collation, or bytes.
+    PerRow {
+        escape: char,
+        how: Option<Collator>,
+    },
 }
 
 /// How two values are compared.
@@ -336,6 +342,11 @@ impl BoundExpr {
         &self.ty
     }
 
+    /// A column as it is.
+    pub(crate) fn of_column(index: usize, name: &Arc<str>, ty: &ExprType, span: &Span) -> BoundExpr {
+        BoundExpr { node: Node::Column { index, name: name.clone() }, ty: ty.clone(), span: span.clone() }
+    }
+
     /// The index of the column that it is a plain copy of.
     pub fn as_column(&self) -> Option<usize> {
         match self.node {
@@ -407,7 +418,7 @@ impl BoundExpr {
         }
     }
 
-    fn place(&self, fault: impl Into<Fault>) -> Error {
+    pub(crate) fn place(&self, fault: impl Into<Fault>) -> Error {
         match fault.into() {
             Fault::Here(failure) => failure.at(&self.span),
             Fault::Placed(error) => error,
@@ -602,22 +613,24 @@ impl BoundExpr {
         if value.is_null() {
             return Ok(None);
         }
-        let text = |v: &Value<'_>| text_of(v).map(|s| s.chars().collect::<Vec<_>>());
         let place = |f: Failure| self.place(f);
         Ok(Some(match pattern {
-            Pattern::Text(pattern) => pattern.matches(&text(&value).map_err(place)?),
+            Pattern::Text(pattern, how) => pattern.matches_text(text_of(&value).map_err(place)?, *how),
             Pattern::Bytes(pattern) => pattern.matches(bytes_of(&value).map_err(place)?),
-            Pattern::PerRow { escape, bytes } => {
+            Pattern::PerRow { escape, how } => {
                 let pattern = operands[1].value(env)?;
                 if pattern.is_null() {
                     return Ok(None);
                 }
-                if *bytes {
-                    let pattern = LikePattern::of_bytes(bytes_of(&pattern).map_err(place)?, *escape);
-                    pattern.matches(bytes_of(&value).map_err(place)?)
-                } else {
-                    let pattern = LikePattern::of_text(text_of(&pattern).map_err(place)?, *escape);
-                    pattern.matches(&text(&value).map_err(place)?)
+                match how {
+                    None => {
+                        let pattern = LikePattern::of_bytes(bytes_of(&pattern).map_err(place)?, *escape);
+                        pattern.matches(bytes_of(&value).map_err(place)?)
+                    }
+                    Some(how) => {
+                        let pattern = LikePattern::of_text(text_of(&pattern).map_err(place)?, *escape, *how);
+                        pattern.matches_text(text_of(&value).map_err(place)?, *how)
+                    }
                 }
             }
         }))
@@ -694,14 +707,14 @@ impl Comparison {
     }
 }
 
-fn text_of<'v>(value: &'v Value<'_>) -> Result<&'v str, Failure> {
+pub(crate) fn text_of<'v>(value: &'v Value<'_>) -> Result<&'v str, Failure> {
     match value {
         Value::Text(v) | Value::Enum { label: v, .. } | Value::Set { labels: v, .. } => Ok(v),
         other => Err(Failure::unexpected(other, "a text")),
     }
 }
 
-fn bytes_of<'v>(value: &'v Value<'_>) -> Result<&'v [u8], Failure> {
+pub(crate) fn bytes_of<'v>(value: &'v Value<'_>) -> Result<&'v [u8], Failure> {
     match value {
         Value::Bytes(v) => Ok(v),
         other => text_of(other).map(str::as_bytes),
@@ -709,7 +722,7 @@ fn bytes_of<'v>(value: &'v Value<'_>) -> Result<&'v [u8], Failure> {
 }
 
 /// Its digits on the calendar; a TIMESTAMP's in UTC.
-fn datetime_of(value: &Value<'_>) -> Result<DateTime, Failure> {
+pub(crate) fn datetime_of(value: &Value<'_>) -> Result<DateTime, Failure> {
     Ok(match value {
         Value::Date(date) => DateTime { date: *date, ..DateTime::default() },
         Value::DateTime(v) => *v,

@@ -1,7 +1,8 @@
 //! Functions that look for a text in others (MySQL manual 14.8). Positions count characters from 1.
 //!
 //! What is equal is said by the collation, as in a comparison: where that is not built, they are refused.
-//! Under the collations that are built, a text is found where its characters stand, one by one.
+//! Those that look for a text within another are also refused where the collation holds characters for equal
+//! that are not the same. Under the others a text is found where its characters stand, one by one.
 
 use super::Function;
 use super::text::{byte_of, owned, slice, text_type, texts};
@@ -60,7 +61,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         examples: &[("strcmp('a', 'b')", "-1")],
         refused: None,
         arity: (2, Some(2)),
-        bind: |binder, args| located(binder, args, eval_strcmp),
+        bind: bind_strcmp,
     },
     Function {
         name: "field",
@@ -107,7 +108,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Functions of two texts that are compared, and perhaps a number.
+fn bind_strcmp(binder: &mut Binder<'_>, args: Args) -> Option<BoundExpr> {
+    let [a, b]: [BoundExpr; 2] = args.args.try_into().ok()?;
+    let (a, b) = (binder.text_of(a), binder.text_of(b));
+    let (a, b) = (a?, b?);
+    let collator = binder.collator(&a, &b, &args.span)?;
+    let ty = ExprType::int(IntWidth::Big, false, a.ty().nullable || b.ty().nullable);
+    binder.evaluated_with(vec![a, b], ty, &args.span, Ready::Collator(collator), eval_strcmp)
+}
+
+/// Functions that look for a text in another, perhaps from a position on.
 fn located(binder: &mut Binder<'_>, args: Args, eval: Evaluator) -> Option<BoundExpr> {
     let mut rest = args.args.into_iter();
     let (a, b) = (binder.text_of(rest.next()?), binder.text_of(rest.next()?));
@@ -117,11 +127,11 @@ fn located(binder: &mut Binder<'_>, args: Args, eval: Evaluator) -> Option<Bound
     }
     let (a, b) = (a?, b?);
     let mut nullable = a.ty().nullable || b.ty().nullable;
-    let collator = binder.collator(&a, &b, &args.span)?;
+    binder.ensure_searchable(&a, &b, &args.name, &args.span)?;
     nullable |= position.as_ref().is_some_and(|p| p.ty().nullable);
     let ty = ExprType::int(IntWidth::Big, false, nullable);
     let bound = [a, b].into_iter().chain(position).collect();
-    binder.evaluated_with(bound, ty, &args.span, Ready::Collator(collator), eval)
+    binder.evaluated(bound, ty, &args.span, eval)
 }
 
 /// The character, from 1, at which `part` begins in `text` from the byte `from` on; 0 if nowhere.

@@ -78,7 +78,7 @@ pub struct BoundFlow {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(crate) enum Step {
     /// Only rows for which it is true go on.
     Where(BoundExpr),
     /// Appends a register.
@@ -161,8 +161,8 @@ pub fn other_rows_when_renamed<'f>(
     before: &TableId,
     after: &TableId,
 ) -> Option<String> {
-    flows.into_iter().filter(|flow| flow.tables.matches(after)).find_map(|flow| {
-        if !flow.tables.matches(before) {
+    flows.into_iter().filter(|flow| flow.takes(after)).find_map(|flow| {
+        if !flow.takes(before) {
             return Some(format!("renamed to where flow \"{}\" takes it", flow.name));
         }
         let mut reads = false;
@@ -179,7 +179,7 @@ pub fn other_rows_when_renamed<'f>(
 /// once, however many tables show it.
 pub fn check_flow(flow: &FlowPlan, schemas: &[Arc<TableSchema>]) -> Vec<Diagnostic> {
     let mut found: Vec<(Diagnostic, usize)> = Vec::new();
-    for schema in schemas.iter().filter(|s| flow.tables.matches(&s.id)) {
+    for schema in schemas.iter().filter(|s| flow.takes(&s.id)) {
         let Err(diagnostics) = BoundFlow::bind(flow, schema) else { continue };
         for diagnostic in diagnostics {
             let place = |d: &Diagnostic| (d.code, d.labels.first().map(|l| l.span.clone()));
@@ -207,7 +207,7 @@ pub fn whole_rows_missing<'f>(
     setting: &str,
 ) -> Vec<Diagnostic> {
     let needs = |flow: &FlowPlan| {
-        schemas.iter().filter(|s| flow.tables.matches(&s.id)).find_map(|schema| {
+        schemas.iter().filter(|s| flow.takes(&s.id)).find_map(|schema| {
             let bound = BoundFlow::bind(flow, schema).ok()?;
             Some((schema.id.clone(), bound.needs_whole_rows()?.to_owned()))
         })
@@ -234,7 +234,7 @@ pub fn multiset_warnings<'f>(
 ) -> Vec<Diagnostic> {
     let mut found: Vec<(&TableId, Diagnostic)> = Vec::new();
     for flow in flows.into_iter().filter(|f| f.key.is_none()) {
-        for schema in schemas.iter().filter(|s| s.key().is_none() && flow.tables.matches(&s.id)) {
+        for schema in schemas.iter().filter(|s| s.key().is_none() && flow.takes(&s.id)) {
             if !found.iter().any(|(id, _)| **id == schema.id) {
                 found.push((&schema.id, multiset_warning(&schema.id)));
             }
@@ -548,7 +548,7 @@ fn explained(error: Error) -> Error {
 }
 
 /// A row, built in a buffer that each thread keeps: one allocation a row instead of several.
-fn packed(push: impl FnOnce(&mut RowBuilder)) -> Row {
+pub(crate) fn packed(push: impl FnOnce(&mut RowBuilder)) -> Row {
     thread_local! {
         static BUILDER: RefCell<RowBuilder> = RefCell::new(RowBuilder::new());
     }
@@ -560,7 +560,7 @@ fn packed(push: impl FnOnce(&mut RowBuilder)) -> Row {
 }
 
 /// The registers of a row of `columns` values behind the steps; `None` if one of them leaves the row out.
-fn run<'r>(
+pub(crate) fn run<'r>(
     steps: &'r [Step],
     row: &'r Row,
     columns: usize,
@@ -594,7 +594,7 @@ fn place_of(meta: &RowMeta<'_>) -> String {
 /// The longest picture of a row in a message.
 const MAX_ROW_TEXT: usize = 300;
 
-fn located(error: Error, row: &Row, meta: &RowMeta<'_>) -> Error {
+pub(crate) fn located(error: Error, row: &Row, meta: &RowMeta<'_>) -> Error {
     let mut text = format!("{row:?}");
     if let Some((end, _)) = text.char_indices().nth(MAX_ROW_TEXT) {
         text.truncate(end);
@@ -604,25 +604,25 @@ fn located(error: Error, row: &Row, meta: &RowMeta<'_>) -> Error {
 }
 
 /// The columns at one point of a flow.
-struct Shape<'s> {
-    table: &'s TableId,
-    columns: Vec<ShapeColumn>,
-    registers: usize,
-    steps: Vec<Step>,
+pub(crate) struct Shape<'s> {
+    pub(crate) table: &'s TableId,
+    pub(crate) columns: Vec<ShapeColumn>,
+    pub(crate) registers: usize,
+    pub(crate) steps: Vec<Step>,
     /// Registers that hold one value in all rows of the table.
     constants: Vec<usize>,
     /// Registers that filters and expressions read, with what reads them.
     reads: Vec<(usize, &'static str)>,
-    errors: Vec<Diagnostic>,
+    pub(crate) errors: Vec<Diagnostic>,
 }
 
 #[derive(Clone)]
-struct ShapeColumn {
-    column: Column,
+pub(crate) struct ShapeColumn {
+    pub(crate) column: Column,
     /// What it may be qualified with: the alias of an input of a view.
-    of: Option<Arc<str>>,
-    ty: ExprType,
-    register: usize,
+    pub(crate) of: Option<Arc<str>>,
+    pub(crate) ty: ExprType,
+    pub(crate) register: usize,
 }
 
 impl<'s> Shape<'s> {
@@ -636,7 +636,7 @@ impl<'s> Shape<'s> {
         Shape::new(&schema.id, schema.columns.iter().enumerate().map(column).collect())
     }
 
-    fn new(table: &'s TableId, columns: Vec<ShapeColumn>) -> Shape<'s> {
+    pub(crate) fn new(table: &'s TableId, columns: Vec<ShapeColumn>) -> Shape<'s> {
         Shape {
             table,
             registers: columns.len(),
@@ -648,7 +648,7 @@ impl<'s> Shape<'s> {
         }
     }
 
-    fn apply(&mut self, op: &FlowOp) {
+    pub(crate) fn apply(&mut self, op: &FlowOp) {
         match op {
             FlowOp::Where(condition) => {
                 if let Some(bound) = self.bound(condition, true) {
@@ -676,7 +676,7 @@ impl<'s> Shape<'s> {
         }
     }
 
-    fn bound(&mut self, expr: &Expr, as_condition: bool) -> Option<BoundExpr> {
+    pub(crate) fn bound(&mut self, expr: &Expr, as_condition: bool) -> Option<BoundExpr> {
         let reader = if as_condition { "a filter" } else { "a computed column" };
         walk(expr, &mut |e| {
             if let ExprKind::Column(name) = &e.kind
@@ -697,7 +697,7 @@ impl<'s> Shape<'s> {
         }
     }
 
-    fn scope(&self) -> Scope<'s> {
+    pub(crate) fn scope(&self) -> Scope<'s> {
         let column = |c: &ShapeColumn| ScopeColumn {
             name: c.column.name.clone(),
             of: c.of.clone(),
@@ -751,7 +751,7 @@ impl<'s> Shape<'s> {
 
     /// The column of a named expression: a plain copy keeps all that is known of the column. One that was
     /// refused counts as a NULL, so that what uses it is not refused as well.
-    fn computed(&mut self, item: &NamedExpr) -> ShapeColumn {
+    pub(crate) fn computed(&mut self, item: &NamedExpr) -> ShapeColumn {
         let named = match &item.expr.kind {
             ExprKind::Column(name) => Some((None, name)),
             ExprKind::Of { table, column } => Some((Some(table.as_str()), column)),
@@ -783,6 +783,17 @@ impl<'s> Shape<'s> {
         let mut column = Column::new(item.name.as_str(), ty.column_type());
         column.nullable = ty.nullable;
         ShapeColumn { column, of: None, ty, register }
+    }
+
+    /// The column of which an expression is a plain copy.
+    pub(crate) fn computed_plain(&self, item: &NamedExpr) -> Option<Column> {
+        let (of, name) = match &item.expr.kind {
+            ExprKind::Column(name) => (None, name),
+            ExprKind::Of { table, column } => (Some(table.as_str()), column),
+            _ => return None,
+        };
+        let found = self.scope().find(of, name, &item.expr.span).ok().map(|c| c.index)?;
+        self.columns.iter().find(|c| c.register == found).map(|c| c.column.clone())
     }
 
     /// False if there is a column of that name already.
@@ -980,7 +991,7 @@ impl Shape<'_> {
 }
 
 /// The expressions of an operator.
-fn expressions(op: &FlowOp) -> Vec<&Expr> {
+pub(crate) fn expressions(op: &FlowOp) -> Vec<&Expr> {
     match op {
         FlowOp::Where(condition) => vec![condition],
         FlowOp::Select(items) => items
@@ -996,7 +1007,7 @@ fn expressions(op: &FlowOp) -> Vec<&Expr> {
 }
 
 /// An expression and all in it.
-fn walk<'e>(expr: &'e Expr, each: &mut impl FnMut(&'e Expr)) {
+pub(crate) fn walk<'e>(expr: &'e Expr, each: &mut impl FnMut(&'e Expr)) {
     let mut open = vec![expr];
     while let Some(expr) = open.pop() {
         each(expr);
@@ -1031,7 +1042,7 @@ fn walk<'e>(expr: &'e Expr, each: &mut impl FnMut(&'e Expr)) {
     }
 }
 
-fn duplicate_column(name: &str, span: &Span) -> Diagnostic {
+pub(crate) fn duplicate_column(name: &str, span: &Span) -> Diagnostic {
     Diagnostic::error(codes::DUPLICATE_COLUMN, format!("two columns are named \"{name}\""))
         .at(span.clone(), "")
         .help("give one of them another name with `as`, or leave one out with `* except (...)`")

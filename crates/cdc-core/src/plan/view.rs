@@ -5,6 +5,8 @@
 //! rows of the table [`ViewPlan::table`], which no server can have.
 
 pub mod bind;
+pub mod group;
+pub mod key;
 
 use super::pattern::TablePattern;
 use super::{FlowOp, NamedExpr};

@@ -47,6 +47,10 @@ pub fn bin() -> Charset {
     Charset::new("utf8mb4", "utf8mb4_bin")
 }
 
+pub fn unbuilt() -> Charset {
+    Charset::new("utf8mb4", "utf8mb4_unicode_ci")
+}
+
 /// A column of every kind that expressions treat differently.
 pub fn table() -> TableSchema {
     let int = |width, unsigned| ColumnType::Int { width, unsigned };
@@ -63,7 +67,8 @@ pub fn table() -> TableSchema {
         Column::new("f", ColumnType::Float { unsigned: false }),
         Column::new("g", ColumnType::Double { unsigned: false }),
         Column::new("v", ColumnType::VarChar { length: 20, charset: bin() }),
-        Column::new("ci", ColumnType::VarChar { length: 20, charset: Charset::utf8mb4() }),
+        // under a collation that is not built
+        Column::new("ci", ColumnType::VarChar { length: 20, charset: unbuilt() }),
         Column::new("l1", ColumnType::VarChar { length: 20, charset: Charset::new("latin1", "latin1_bin") }),
         Column::new(
             "nopad",
@@ -78,7 +83,7 @@ pub fn table() -> TableSchema {
         Column::new("bt", ColumnType::Bit { width: 10 }),
         Column::new("e", ColumnType::Enum { labels: labels(&["new", "paid"]), charset: bin() }),
         Column::new("s", ColumnType::Set { labels: labels(&["x", "yy", "z"]), charset: bin() }),
-        Column::new("eci", ColumnType::Enum { labels: labels(&["new"]), charset: Charset::utf8mb4() }),
+        Column::new("eci", ColumnType::Enum { labels: labels(&["new"]), charset: unbuilt() }),
         Column::new("vb", ColumnType::VarBinary { length: 10 }),
         Column::new("j", ColumnType::Json),
         Column::new("geo", ColumnType::Geometry { kind: "point".into(), srid: None }),

@@ -75,7 +75,7 @@ fn known_tables(flow: Whole<'_>, flows: &[Whole<'_>], sources: &[SourceInfo]) ->
             tables.push(table);
         }
     }
-    tables.retain(|t| flow.plan.tables.matches(t));
+    tables.retain(|t| flow.plan.takes(t));
     tables
 }
 

@@ -151,7 +151,23 @@ fn shop() -> Vec<TableSchema> {
         orders("orders_2"),
         table("customers", vec![("id", bigint()), ("name", word()), ("größe", bigint())]),
         table("coupons", vec![("code", varchar(20)), ("percent", decimal())]),
-        table("odd", vec![("id", bigint()), ("timestamp", bigint()), ("a-b", bigint()), ("select", word())]),
+        table(
+            "odd",
+            vec![
+                ("id", bigint()),
+                ("timestamp", bigint()),
+                ("a-b", bigint()),
+                ("select", word()),
+                // under a collation that comparing does not know
+                (
+                    "note",
+                    ColumnType::VarChar {
+                        length: 20,
+                        charset: Charset::new("utf8mb4", "utf8mb4_unicode_ci"),
+                    },
+                ),
+            ],
+        ),
     ]
 }
 

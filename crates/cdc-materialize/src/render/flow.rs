@@ -40,13 +40,14 @@ pub(crate) fn ends<'scope>(records: Records<'scope>, source: &str) -> Stream<'sc
     )
 }
 
-/// The chain of one flow.
+/// The chain of one flow; `watch` stands between its operators and its target.
 pub(crate) fn flow<'scope>(
     records: Records<'scope>,
     plan: &Arc<Plan>,
     index: usize,
     peers: usize,
     failure: &Arc<Failure>,
+    watch: impl FnOnce(Records<'scope>) -> Records<'scope>,
 ) -> Stream<'scope, Tick, Vec<Routed>> {
     let flow = &plan.flows[index];
     let mut stream = records;
@@ -57,7 +58,7 @@ pub(crate) fn flow<'scope>(
         };
         stream = stage(stream, format!("{word}[{}]", flow.name), plan.clone(), index, place, failure.clone());
     }
-    route(stream, plan.clone(), index, peers, failure.clone())
+    route(watch(stream), plan.clone(), index, peers, failure.clone())
 }
 
 /// Programs by the address of the schema they were bound to; the schema is held, so the address stays its own.
@@ -84,7 +85,7 @@ impl<P> Bound<P> {
 }
 
 /// The first of several diagnostics of a binding, as an error.
-fn first(diagnostics: Vec<cdc_core::Diagnostic>) -> Error {
+pub(crate) fn first(diagnostics: Vec<cdc_core::Diagnostic>) -> Error {
     let mut diagnostics = diagnostics.into_iter();
     match diagnostics.next() {
         Some(first) => Error::from(first),
@@ -114,7 +115,7 @@ fn stage<'scope>(
                     }
                     match record {
                         Record::Rows { worker, batch, guard } => {
-                            if place == 0 && !flow.tables.matches(&batch.schema.id) {
+                            if place == 0 && !flow.takes(&batch.schema.id) {
                                 continue;
                             }
                             match run(&mut bound, &flow.ops[place], &batch) {
@@ -195,7 +196,7 @@ fn route<'scope>(
                     }
                     match record {
                         Record::Rows { worker, batch, guard } => {
-                            if flow.ops.is_empty() && !flow.tables.matches(&batch.schema.id) {
+                            if flow.ops.is_empty() && !flow.takes(&batch.schema.id) {
                                 continue;
                             }
                             let program = bound.get(&batch.schema, || {
@@ -339,7 +340,7 @@ type Tables = (Option<Arc<cdc_core::connector::TargetTable>>, Option<Arc<cdc_cor
 fn schema_change(flow: &FlowPlan, event: &SchemaEvent) -> Result<Option<Tables>> {
     let table = |schema: &Option<Arc<TableSchema>>| -> Result<_> {
         match schema {
-            Some(schema) if flow.tables.matches(&schema.id) => {
+            Some(schema) if flow.takes(&schema.id) => {
                 BoundFlow::bind(flow, schema).map(|b| Some(b.target().clone())).map_err(first)
             }
             _ => Ok(None),

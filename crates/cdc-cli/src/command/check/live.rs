@@ -119,7 +119,7 @@ impl Live {
             self.errors.extend(missing.into_iter().map(Error::from));
         }
         for flow in &flows {
-            if !tables.iter().any(|t| flow.tables.matches(&t.id)) {
+            if !tables.iter().any(|t| flow.takes(&t.id)) {
                 let headline = format!("flow \"{}\" takes no table of the server", flow.name);
                 self.warnings.push(
                     Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, headline).at(flow.span.clone(), ""),
@@ -128,7 +128,7 @@ impl Live {
         }
         self.idle = tables
             .iter()
-            .filter(|t| !flows.iter().any(|f| f.tables.matches(&t.id)))
+            .filter(|t| !flows.iter().any(|f| f.takes(&t.id)))
             .map(|t| t.id.to_string())
             .collect();
     }

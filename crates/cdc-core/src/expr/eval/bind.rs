@@ -3,9 +3,10 @@
 //! A part that has been refused is `None`; what is around it is not judged, so one mistake is reported once.
 
 use super::cast::{Conversion, Room};
+use super::collation::Collator;
 use super::number::{Number, NumberType};
 use super::temporal::{parse_datetime, parse_time};
-use super::text::{Collator, LikePattern, is_utf8};
+use super::text::{LikePattern, is_utf8};
 use super::types::{Class, Coercibility, ExprType, merge_collations, unify};
 use super::{
     BoundExpr, Branch, Call, Comparison, Decimal, Env, Evaluator, Node, Pattern, Ready, RowMeta, nearest,
@@ -430,20 +431,20 @@ impl<'s> Binder<'s> {
         let (operand, pattern) = self.both(operand, pattern)?;
         let nullable = operand.ty.nullable || pattern.ty.nullable;
         let bytes = operand.ty.class() == Class::Bytes || pattern.ty.class() == Class::Bytes;
-        let (operand, pattern) = if bytes {
+        let (operand, pattern, how) = if bytes {
             let (a, b) = (self.byte_operand(operand), self.byte_operand(pattern));
-            (a?, b?)
+            (a?, b?, None)
         } else {
             let (a, b) = (self.text_of(operand), self.text_of(pattern));
             let (a, b) = (a?, b?);
-            self.collator(&a, &b, span)?;
-            (a, b)
+            let how = self.collator(&a, &b, span)?;
+            (a, b, Some(how))
         };
-        let ready = match pattern.const_value() {
-            Some(Value::Text(p)) if !bytes => Pattern::Text(LikePattern::of_text(p, escape)),
-            Some(Value::Bytes(p)) => Pattern::Bytes(LikePattern::of_bytes(p, escape)),
-            Some(Value::Text(p)) => Pattern::Bytes(LikePattern::of_bytes(p.as_bytes(), escape)),
-            _ => Pattern::PerRow { escape, bytes },
+        let ready = match (pattern.const_value(), how) {
+            (Some(Value::Text(p)), Some(how)) => Pattern::Text(LikePattern::of_text(p, escape, how), how),
+            (Some(Value::Bytes(p)), _) => Pattern::Bytes(LikePattern::of_bytes(p, escape)),
+            (Some(Value::Text(p)), None) => Pattern::Bytes(LikePattern::of_bytes(p.as_bytes(), escape)),
+            _ => Pattern::PerRow { escape, how },
         };
         let node = Node::Like { operands: Box::new([operand, pattern]), pattern: ready, negated };
         Some(boolean(node, nullable, span))
@@ -1104,6 +1105,27 @@ impl Binder<'_> {
                 self.refuse(diagnostic.help("write it as '2026-01-31' or '2026-01-31 12:00:00'"))
             }
         }
+    }
+
+    /// Does the collation tell all characters apart? Where it does not, the server's answer depends on how many bytes
+    /// they take: it compares the part with as many bytes of the text, so under `utf8mb4_0900_ai_ci` it finds no `é` in `xe`, and one in `xee`.
+    pub(crate) fn ensure_searchable(
+        &mut self,
+        a: &BoundExpr,
+        b: &BoundExpr,
+        word: &str,
+        span: &Span,
+    ) -> Option<()> {
+        if self.collator(a, b, span)?.tells_all_apart() {
+            return Some(());
+        }
+        let (charset, _) = merge_collations(&a.ty, &b.ty);
+        let headline = format!("\"{word}\" under \"{}\" is not built", charset.collation);
+        let diagnostic = Diagnostic::error(codes::COLLATION_NOT_BUILT, headline).at(span.clone(), "");
+        let column = first_column(a).or(first_column(b)).unwrap_or("..");
+        self.refuse(diagnostic.help(format!(
+            "to find the very characters, write `{column} collate utf8mb4_bin`; `like` follows the collation"
+        )))
     }
 
     /// The collation by which two texts compare, if it is built.

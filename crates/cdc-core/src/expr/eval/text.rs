@@ -1,102 +1,8 @@
-//! Text: comparison under the collations that are built, LIKE, letter case, encoded length.
-//!
-//! A collation is built when its order is proved equal to the server's. So far: `binary` and the `_bin`
-//! collations of character sets whose order over code points is known.
+//! Text: LIKE, letter case, encoded length.
 
-use super::types::{Coercibility, ExprType};
+use super::collation::Collator;
+use super::types::ExprType;
 use crate::schema::Charset;
-use std::cmp::Ordering;
-
-/// How two texts are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Collator {
-    order: Order,
-    /// PAD SPACE: the shorter text counts as if it were filled up with spaces (MySQL manual 12.8.5).
-    pad: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// By code point, which is the order of UTF-8 bytes.
-    CodePoint,
-    /// By the bytes of the server's `latin1`, which is cp1252 (manual 12.10.2).
-    Latin1,
-}
-
-/// The characters of the bytes 0x80 to 0x9f in the server's latin1; the five bytes that cp1252 leaves out
-/// are control characters of the same number.
-const CP1252: [char; 32] = [
-    '\u{20ac}', '\u{81}', '\u{201a}', '\u{192}', '\u{201e}', '\u{2026}', '\u{2020}', '\u{2021}', '\u{2c6}',
-    '\u{2030}', '\u{160}', '\u{2039}', '\u{152}', '\u{8d}', '\u{17d}', '\u{8f}', '\u{90}', '\u{2018}',
-    '\u{2019}', '\u{201c}', '\u{201d}', '\u{2022}', '\u{2013}', '\u{2014}', '\u{2dc}', '\u{2122}', '\u{161}',
-    '\u{203a}', '\u{153}', '\u{9d}', '\u{17e}', '\u{178}',
-];
-
-fn latin1_weight(c: char) -> u32 {
-    match CP1252.iter().position(|m| *m == c) {
-        Some(i) => 0x80 + i as u32,
-        // what latin1 cannot hold only comes from the other side, and sorts behind
-        None => c as u32,
-    }
-}
-
-impl Collator {
-    /// Of literals among each other: by code point, without padding, as `utf8mb4_0900_bin`. A pipeline
-    /// file has no connection whose collation they could take.
-    pub(crate) const LITERAL: Collator = Collator { order: Order::CodePoint, pad: false };
-
-    /// The collation, if it is built.
-    pub(crate) fn of(charset: &Charset) -> Option<Collator> {
-        let code_point = |pad| Some(Collator { order: Order::CodePoint, pad });
-        match &*charset.collation {
-            // manual 12.8.5: NO PAD are `binary` and the collations of UCA 9.0.0 and later
-            "binary" | "utf8mb4_0900_bin" => code_point(false),
-            "utf8mb4_bin" | "utf8mb3_bin" | "utf8_bin" | "ucs2_bin" | "utf16_bin" | "utf16le_bin"
-            | "utf32_bin" | "ascii_bin" => code_point(true),
-            "latin1_bin" => Some(Collator { order: Order::Latin1, pad: true }),
-            // MariaDB
-            "utf8mb4_nopad_bin" | "utf8mb3_nopad_bin" | "utf8_nopad_bin" | "ascii_nopad_bin" => {
-                code_point(false)
-            }
-            "latin1_nopad_bin" => Some(Collator { order: Order::Latin1, pad: false }),
-            _ => None,
-        }
-    }
-
-    /// The collation by which texts of this type compare, if it is built.
-    pub(crate) fn of_type(charset: &Charset, coercibility: Coercibility) -> Option<Collator> {
-        match coercibility {
-            Coercibility::NoCollation => None,
-            Coercibility::Explicit | Coercibility::Implicit => Collator::of(charset),
-            _ => Some(Collator::LITERAL),
-        }
-    }
-
-    pub(crate) fn compare(self, a: &str, b: &str) -> Ordering {
-        match self.order {
-            Order::CodePoint if self.pad => compare_padded(a.as_bytes(), b.as_bytes(), |b| b),
-            Order::CodePoint => a.cmp(b),
-            Order::Latin1 => {
-                let weights = |s: &str| s.chars().map(latin1_weight).collect::<Vec<_>>();
-                let (x, y) = (weights(a), weights(b));
-                if self.pad { compare_padded(&x, &y, u32::from) } else { x.cmp(&y) }
-            }
-        }
-    }
-}
-
-fn compare_padded<T: Ord + Copy>(a: &[T], b: &[T], space: impl Fn(u8) -> T) -> Ordering {
-    let common = a.len().min(b.len());
-    let space = space(b' ');
-    a[..common].cmp(&b[..common]).then_with(|| {
-        let tail = |rest: &[T]| rest.iter().map(|c| c.cmp(&space)).find(|o| *o != Ordering::Equal);
-        match (tail(&a[common..]), tail(&b[common..])) {
-            (Some(o), _) => o,
-            (None, Some(o)) => o.reverse(),
-            (None, None) => Ordering::Equal,
-        }
-    })
-}
 
 /// A pattern of LIKE (MySQL manual 14.8.1). Character by character, never padded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,9 +70,21 @@ impl<C: Copy + PartialEq> LikePattern<C> {
     }
 }
 
-impl LikePattern<char> {
-    pub(crate) fn of_text(pattern: &str, escape: char) -> Self {
-        LikePattern::new(pattern.chars(), '%', '_', Some(escape))
+impl LikePattern<u32> {
+    /// Of what the collation compares characters by. The letters with a meaning are known by themselves: `％` is none of
+    /// them, whatever it equals.
+    pub(crate) fn of_text(pattern: &str, escape: char, collator: Collator) -> Self {
+        let items = LikePattern::new(pattern.chars(), '%', '_', Some(escape)).items.into_iter();
+        let keyed = |item| match item {
+            LikeItem::Any => LikeItem::Any,
+            LikeItem::One => LikeItem::One,
+            LikeItem::Just(c) => LikeItem::Just(collator.like_key(c)),
+        };
+        LikePattern { items: items.map(keyed).collect() }
+    }
+
+    pub(crate) fn matches_text(&self, text: &str, collator: Collator) -> bool {
+        self.matches(&text.chars().map(|c| collator.like_key(c)).collect::<Vec<_>>())
     }
 }
 
@@ -288,27 +206,6 @@ pub(crate) fn is_utf8(ty: &ExprType) -> bool {
 mod tests {
     use super::*;
 
-    fn collator(name: &str) -> Collator {
-        Collator::of(&Charset::new("x", name)).unwrap()
-    }
-
-    #[test]
-    fn padding_follows_the_collation() {
-        let pad = collator("utf8mb4_bin");
-        let no_pad = collator("utf8mb4_0900_bin");
-        assert_eq!(pad.compare("a", "a  "), Ordering::Equal);
-        assert_eq!(no_pad.compare("a", "a  "), Ordering::Less);
-        assert_eq!(pad.compare("a", "a\u{1}"), Ordering::Greater);
-        assert_eq!(pad.compare("a \u{1}", "a"), Ordering::Less);
-        assert_eq!(pad.compare("a", "a!"), Ordering::Less);
-        assert_eq!(pad.compare("", "  "), Ordering::Equal);
-        assert_eq!(pad.compare("é", "f"), Ordering::Greater);
-        assert_eq!(collator("latin1_bin").compare("€", "ÿ"), Ordering::Less);
-        assert_eq!(collator("latin1_bin").compare("€ ", "€"), Ordering::Equal);
-        assert_eq!(Collator::of(&Charset::utf8mb4()), None);
-        assert_eq!(Collator::of(&Charset::new("utf8mb4", "")), None);
-    }
-
     /// The mapping of every code point was compared with a 9.7 server's UPPER and LOWER once; the checksum
     /// keeps it so when the tables of Rust's standard library move on to a newer Unicode.
     #[test]
@@ -332,7 +229,7 @@ mod tests {
     #[test]
     fn like_goes_back_to_the_last_percent_only() {
         let like = |text: &str, pattern: &str| {
-            LikePattern::of_text(pattern, '\\').matches(&text.chars().collect::<Vec<_>>())
+            LikePattern::of_text(pattern, '\\', Collator::LITERAL).matches_text(text, Collator::LITERAL)
         };
         for (text, pattern, expect) in [
             ("abc", "a%", true),

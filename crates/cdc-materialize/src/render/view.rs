@@ -1,0 +1,301 @@
+//! Views as a dataflow.
+//!
+//! ```text
+//! source[src] ─► spread[src] ─► upsert[src.orders] ──► join[..] ─► aggregate[..] ─► view[revenue] ─► filter[..] ─► route[..] ─► sink
+//!        │                            ▲
+//!        └──► told[src] ──────────────┘   tables that are emptied, and where ticks come from
+//! ```
+//!
+//! # One time, closed once
+//! All operators carry the tick in the data, under the least capability of what a message holds, as flows do. What
+//! a view says at a tick is what its query would have said of the source at that tick, because no operator gives out anything
+//! of a tick that depends on what is still to come: those that keep a state ([`keyed`], [`table`]) wait until their frontier has passed
+//! it, and differential's joins are the same function of their inputs whatever came first. A tick holds whole transactions, so no
+//! half of one is ever seen: neither of a source transaction nor of a join.
+//!
+//! # Silent until whole
+//! While a view's tables are being copied the view would say what no moment of the source was: half a table. And a restart in the middle
+//! could not take it back: rows of chunks come at other ticks in a replay than they did, so what a target was told of them by the run before could not be
+//! told from what is still to come, and a group that has gone meanwhile would stay for ever. So views are silent until all tables are whole *and a checkpoint says
+//! so*: the first tick at which they speak ([`Ports::speaks`](crate::render::Ports::speaks)) is written into that checkpoint before it is opened. At it a view says
+//! all that it holds; from then on it says what changes. Every replay from then on begins behind the last chunk, so it says the same at the
+//! same ticks.
+//!
+//! A table that is copied anew after that (a statement moved rows in ways that the log does not show, or another table took its name) would bring this back: it ends the run.
+//!
+//! # What is differential's, and what is not
+//! Joins are differential dataflow's, on arrangements that are shared by all who look up the same rows by the same key. Groups,
+//! `distinct`, `top` and what watches keys keep a state per key of their own ([`keyed`]): since ticks are totally ordered and
+//! each is looked at once, when it is closed, the state *now* is all there is to know. An ordered map answers min, max and the first rows of a group
+//! in the logarithm of its size; differential's `reduce` reads the whole group for each change of it.
+//!
+//! # Memory
+//! A row that is held in several places is one allocation (see [`cdc_core::row`]).
+
+mod end;
+mod keyed;
+mod table;
+
+use crate::inputs::Inputs;
+use crate::record::Guard;
+use crate::render::{Failure, Records};
+use cdc_core::diagnostic::Diagnostic;
+use cdc_core::plan::Plan;
+use cdc_core::plan::view::JoinKind;
+use cdc_core::plan::view::bind::{Graph, NodeKind, RowMap, key_of};
+use cdc_core::plan::view::key::KeyProgram;
+use cdc_core::schema::TableId;
+use cdc_core::tick::Tick;
+use cdc_core::{Error, Row, RowBuilder};
+use differential_dataflow::VecCollection;
+use differential_dataflow::operators::arrange::{Arranged, TraceAgent};
+use differential_dataflow::trace::implementations::ValSpine;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use timely::dataflow::Stream;
+
+pub(crate) use end::upserts;
+pub(crate) use table::{Told, told};
+
+/// Rows, each with a tick and how often it comes or goes then.
+pub(crate) type Rows<'scope> = VecCollection<'scope, Tick, Row, isize>;
+
+/// The bytes by which rows are told apart.
+pub(crate) type Key = Vec<u8>;
+
+type ByKey<'scope> = Arranged<'scope, TraceAgent<ValSpine<Key, Row, Tick, isize>>>;
+
+/// What of a source's rows went into views, by tick, until sinks have it: it slows a source down whose targets are slow. (A source
+/// does not wait within a tick for a tick's own rows where there are views.)
+#[derive(Clone, Default)]
+pub struct Held(Rc<RefCell<BTreeMap<Tick, Vec<Guard>>>>);
+
+impl Held {
+    fn hold(&self, tick: Tick, guard: &Guard) {
+        self.0.borrow_mut().entry(tick).or_default().push(guard.clone());
+    }
+
+    /// All sinks have what is in front of this tick.
+    pub fn passed(&self, next: Option<Tick>) {
+        let mut held = self.0.borrow_mut();
+        match next {
+            Some(next) => {
+                if held.first_key_value().is_some_and(|(tick, _)| *tick < next) {
+                    *held = held.split_off(&next);
+                }
+            }
+            None => held.clear(),
+        }
+    }
+}
+
+/// What all parts of the views on one worker share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) failure: Arc<Failure>,
+    pub(crate) inputs: Arc<Inputs>,
+    /// Views are silent in front of this tick.
+    pub(crate) speaks: Arc<AtomicU64>,
+    pub(crate) held: Held,
+    pub(crate) notices: Arc<Mutex<Vec<Diagnostic>>>,
+    pub(crate) index: usize,
+    pub(crate) peers: usize,
+    /// Rows are spread over workers by table instead of by key.
+    pub(crate) by_table: bool,
+}
+
+impl Shared {
+    /// The tick at which what is there from the beginning comes.
+    pub(crate) fn start(&self) -> Tick {
+        self.inputs.tick().max(1)
+    }
+
+    /// Does what is said at a tick go out?
+    pub(crate) fn speaks(&self, tick: Tick) -> bool {
+        self.speaks.load(Ordering::SeqCst) <= tick
+    }
+
+    fn tell(&self, notice: Diagnostic) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(notice);
+    }
+}
+
+/// The streams of the views of one source, as rows of the table that each view is.
+pub(crate) fn views<'scope>(
+    spread: &Records<'scope>,
+    told: &Stream<'scope, Tick, Vec<Told>>,
+    plan: &Plan,
+    graph: &Graph,
+    shared: &Shared,
+) -> BTreeMap<String, Records<'scope>> {
+    let mut renderer = Renderer {
+        nodes: Vec::with_capacity(graph.nodes.len()),
+        arranged: BTreeMap::new(),
+        shared: shared.clone(),
+    };
+    for node in &graph.nodes {
+        let rows = match &node.kind {
+            NodeKind::Table(input) => {
+                table::table(spread.clone(), told.clone(), &node.name, input.clone(), shared.clone())
+            }
+            NodeKind::Map { input, map } => renderer.map(*input, &node.name, map.clone()),
+            NodeKind::Join { kind, inputs, keys, widths } => {
+                renderer.join(*kind, *inputs, keys, *widths, &node.name)
+            }
+            NodeKind::Group { input, group } => {
+                keyed::group(renderer.nodes[*input].clone(), &node.name, group.clone(), shared.clone())
+            }
+            NodeKind::Union { inputs } => {
+                let mut all = inputs.iter().map(|i| renderer.nodes[*i].clone());
+                match all.next() {
+                    Some(first) => first.concatenate(all),
+                    None => continue,
+                }
+            }
+            NodeKind::Top { input, count, per, by } => keyed::top(
+                renderer.nodes[*input].clone(),
+                &node.name,
+                (*count, per.clone(), by.clone()),
+                shared.clone(),
+            ),
+        };
+        renderer.nodes.push(rows);
+    }
+    let read = |name: &String| plan.flows.iter().any(|f| f.view.as_ref() == Some(name));
+    graph
+        .views
+        .iter()
+        .filter(|view| read(&view.name))
+        .map(|view| {
+            let rows = renderer.nodes[view.node].clone();
+            (view.name.clone(), end::view(rows, told.clone(), view, shared.clone()))
+        })
+        .collect()
+}
+
+struct Renderer<'scope> {
+    nodes: Vec<Rows<'scope>>,
+    /// By node and what its rows are looked up by.
+    arranged: BTreeMap<(usize, String), ByKey<'scope>>,
+    shared: Shared,
+}
+
+impl<'scope> Renderer<'scope> {
+    fn map(&self, input: usize, name: &str, map: Arc<RowMap>) -> Rows<'scope> {
+        let failure = self.shared.failure.clone();
+        let name = name.to_owned();
+        self.nodes[input].clone().flat_map(move |row| match map.apply(&row) {
+            Ok(made) => made,
+            Err(error) => {
+                failure.set(error.note(format!("operator {name}")));
+                None
+            }
+        })
+    }
+
+    /// Rows with their keys; those that nothing is equal to are left out.
+    fn keyed(
+        &self,
+        input: usize,
+        name: &str,
+        key: Arc<KeyProgram>,
+    ) -> VecCollection<'scope, Tick, (Key, Row), isize> {
+        let failure = self.shared.failure.clone();
+        let view = TableId::new("", name);
+        self.nodes[input].clone().flat_map(move |row| match key_of(&key, &view, &row) {
+            Ok(key) => key.map(|key| (key, row)),
+            Err(error) => {
+                failure.set(error);
+                None
+            }
+        })
+    }
+
+    fn arranged(&mut self, input: usize, name: &str, key: &Arc<KeyProgram>) -> ByKey<'scope> {
+        let by = key.name().unwrap_or_else(|| format!("{name} {:p}", Arc::as_ptr(key)));
+        if let Some(arranged) = self.arranged.get(&(input, by.clone())) {
+            return arranged.clone();
+        }
+        let arranged = self.keyed(input, name, key.clone()).arrange_by_key_named(&format!("arrange[{name}]"));
+        self.arranged.insert((input, by), arranged.clone());
+        arranged
+    }
+
+    fn join(
+        &mut self,
+        kind: JoinKind,
+        inputs: [usize; 2],
+        keys: &[Arc<KeyProgram>; 2],
+        widths: [usize; 2],
+        name: &str,
+    ) -> Rows<'scope> {
+        let [left, right] = [0, 1].map(|side| self.arranged(inputs[side], name, &keys[side]));
+        let both = |_: &Key, left: &Row, right: &Row| Some(concatenated(left, right));
+        let matching = match kind {
+            JoinKind::Semi | JoinKind::Anti => None,
+            _ => Some(left.clone().join_core(right.clone(), both)),
+        };
+        // rows of a side that have a match
+        let with_match = |this: &Self, side: usize| {
+            let (here, there) = if side == 0 { (&left, 1) } else { (&right, 0) };
+            let keys = this.keyed(inputs[there], name, keys[there].clone()).map(|(key, _)| key).distinct();
+            here.clone().join_core(keys.map(|key| (key, ())).arrange_by_key(), |_, row, ()| Some(row.clone()))
+        };
+        // and those that have none, among them those that nothing is equal to
+        let without = |this: &Self, side: usize| {
+            this.nodes[inputs[side]].clone().concat(with_match(this, side).negate())
+        };
+        match (kind, matching) {
+            (JoinKind::Semi, _) => with_match(self, 0),
+            (JoinKind::Anti, _) => without(self, 0),
+            (JoinKind::Left, Some(matching)) => {
+                matching.concat(without(self, 0).map(move |row| padded(&row, 0, widths[1])))
+            }
+            (JoinKind::Right, Some(matching)) => {
+                matching.concat(without(self, 1).map(move |row| padded(&row, widths[0], 0)))
+            }
+            (JoinKind::Full, Some(matching)) => matching
+                .concat(without(self, 0).map(move |row| padded(&row, 0, widths[1])))
+                .concat(without(self, 1).map(move |row| padded(&row, widths[0], 0))),
+            (_, Some(matching)) => matching,
+            (_, None) => with_match(self, 0),
+        }
+    }
+}
+
+fn concatenated(left: &Row, right: &Row) -> Row {
+    let mut builder = RowBuilder::with_capacity(left.as_bytes().len() + right.as_bytes().len());
+    for row in [left, right] {
+        let mut values = row.iter();
+        while let Some(value) = values.next_encoded() {
+            builder.push_encoded(value);
+        }
+    }
+    builder.finish()
+}
+
+/// A row with NULLs on both sides.
+fn padded(row: &Row, before: usize, behind: usize) -> Row {
+    let mut builder = RowBuilder::with_capacity(row.as_bytes().len() + before + behind);
+    (0..before).for_each(|_| builder.push_null());
+    let mut values = row.iter();
+    while let Some(value) = values.next_encoded() {
+        builder.push_encoded(value);
+    }
+    (0..behind).for_each(|_| builder.push_null());
+    builder.finish()
+}
+
+/// An error of a part, with the operator that met it.
+fn failed(failure: &Failure, error: Error, name: &str) {
+    failure.set(error.note(format!("operator {name}")));
+}
+
+/// The worker that keeps a key.
+fn worker_of_key(key: &[u8]) -> u64 {
+    use std::hash::BuildHasher;
+    foldhash::fast::FixedState::with_seed(0).hash_one(key)
+}

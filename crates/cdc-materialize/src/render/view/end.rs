@@ -1,0 +1,371 @@
+//! `view[name]`: what a view's rows are at the end of each tick, as changes of the table that the view is to flows. `upsert[flow]`: the same
+//! by the key that a flow states, watched.
+//!
+//! A view whose key is known ([`cdc_core::plan::view::bind`]) holds at most one row of each key at each tick, so the rows that come and go at a tick
+//! are a key's row before it and behind it; no state is needed to say what has changed. By another key nobody knows that: then
+//! [`Upserts`] keeps the rows that are alive, and tells a key of which not exactly one is.
+
+use super::{Rows, Shared, Told, failed, worker_of_key};
+use crate::record::{Guard, Record};
+use crate::render::{Records, first};
+use crate::upsert::{Policy, Upserts};
+use cdc_core::diagnostic::Diagnostic;
+use cdc_core::event::{Batch, Change, Op, Origin};
+use cdc_core::plan::FlowPlan;
+use cdc_core::plan::program::Stage;
+use cdc_core::plan::view::OnConflict;
+use cdc_core::plan::view::bind::BoundView;
+use cdc_core::schema::{TableSchema, same_name};
+use cdc_core::tick::Tick;
+use cdc_core::{Error, Result, Row, Value, codes};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::Stream;
+use timely::dataflow::channels::pact::{Exchange, Pipeline};
+use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::operator::Operator;
+
+/// A key's row before a tick and behind it.
+type Changed = (Option<Row>, Option<Row>);
+
+/// What is kept between ticks, if anything.
+trait Closing: 'static {
+    fn close(&mut self, tick: Tick, rows: Vec<(Row, isize)>) -> Result<Vec<Changed>>;
+}
+
+/// The stream of a view's changes.
+pub(super) fn view<'scope>(
+    rows: Rows<'scope>,
+    told: Stream<'scope, Tick, Vec<Told>>,
+    view: &BoundView,
+    shared: Shared,
+) -> Records<'scope> {
+    let name = format!("view[{}]", view.name);
+    let closing = Proven { schema: view.schema.clone(), name: view.name.clone() };
+    let key = view.schema.primary_key.clone();
+    closed(rows, told, &name, (view.schema.clone(), key), closing, shared)
+}
+
+/// The same by a flow's key; the stream as it is where nothing need be watched.
+pub(crate) fn upserts<'scope>(
+    records: Records<'scope>,
+    told: Stream<'scope, Tick, Vec<Told>>,
+    flow: &FlowPlan,
+    view: &BoundView,
+    shared: Shared,
+) -> Records<'scope> {
+    let mut schema = view.schema.clone();
+    for op in &flow.ops {
+        match Stage::bind(op, &schema) {
+            Ok(stage) => schema = stage.output().clone(),
+            Err(diagnostics) => {
+                shared.failure.set(first(diagnostics));
+                return records;
+            }
+        }
+    }
+    let stated: Option<Vec<usize>> = flow.key.as_ref().and_then(|names| {
+        names.iter().map(|name| schema.columns.iter().position(|c| same_name(&c.name, name))).collect()
+    });
+    let Some(key) = stated.filter(|key| flow.is_watched(&schema, key)) else { return records };
+    let name = format!("upsert[{}]", flow.name);
+    let rows = {
+        let stream = records.unary::<CapacityContainerBuilder<Vec<(Row, Tick, isize)>>, _, _, _>(
+            Pipeline,
+            &format!("rows of {name}"),
+            |_, _| {
+                move |input, output| {
+                    input.for_each(|cap, data| {
+                        let mut session = output.session(&cap);
+                        for record in data.drain(..) {
+                            let Record::Rows { batch, .. } = record else { continue };
+                            for change in &batch.changes {
+                                for (row, times) in [(&change.before, -1), (&change.after, 1)] {
+                                    if let Some(row) = row {
+                                        session.give((row.clone(), change.tick, times));
+                                    }
+                                }
+                            }
+                        }
+                    });
+                }
+            },
+        );
+        Rows::new(stream)
+    };
+    let policy = match flow.on_conflict {
+        OnConflict::Error => Policy::Error,
+        OnConflict::Last => Policy::Last,
+        OnConflict::Log => Policy::Log,
+    };
+    let watched = Watched {
+        upserts: Upserts::new(policy),
+        schema: schema.clone(),
+        key: key.clone(),
+        flow: flow.name.clone(),
+        shared: shared.clone(),
+    };
+    closed(rows, told, &name, (schema, key), watched, shared)
+}
+
+struct Proven {
+    schema: Arc<TableSchema>,
+    name: String,
+}
+
+impl Closing for Proven {
+    fn close(&mut self, _: Tick, rows: Vec<(Row, isize)>) -> Result<Vec<Changed>> {
+        let mut net: BTreeMap<Row, isize> = BTreeMap::new();
+        for (row, times) in rows {
+            *net.entry(row).or_default() += times;
+        }
+        net.retain(|_, times| *times != 0);
+        let mut out = Vec::with_capacity(net.len());
+        if self.schema.primary_key.is_empty() {
+            for (row, times) in net {
+                for _ in 0..times.unsigned_abs() {
+                    out.push(if times > 0 { (None, Some(row.clone())) } else { (Some(row.clone()), None) });
+                }
+            }
+            out.sort_by_key(|(_, after)| after.is_some());
+            return Ok(out);
+        }
+        let mut keys: BTreeMap<Row, Changed> = BTreeMap::new();
+        for (row, times) in net {
+            let key = key_of(&self.schema.primary_key, &row);
+            let (before, after) = keys.entry(key).or_default();
+            let side = if times > 0 { after } else { before };
+            if times.abs() > 1 || side.is_some() {
+                let rows = side.iter().map(|r| (r.clone(), 1)).chain([(row, times as i64)]).collect();
+                return Err(conflict(
+                    &format!("view \"{}\"", self.name),
+                    &self.schema,
+                    &self.schema.primary_key,
+                    rows,
+                )
+                .help("this must not be: the view's key tells its rows apart. Report it, with the view"));
+            }
+            *side = Some(row);
+        }
+        out.extend(keys.into_values());
+        out.sort_by_key(|(_, after)| after.is_some());
+        Ok(out)
+    }
+}
+
+struct Watched {
+    upserts: Upserts<Row, Row, Tick>,
+    schema: Arc<TableSchema>,
+    key: Vec<usize>,
+    flow: String,
+    shared: Shared,
+}
+
+impl Closing for Watched {
+    fn close(&mut self, tick: Tick, rows: Vec<(Row, isize)>) -> Result<Vec<Changed>> {
+        for (row, times) in rows {
+            self.upserts.change(key_of(&self.key, &row), row, tick, times as i64);
+        }
+        let owner = format!("flow \"{}\"", self.flow);
+        let changes = self.upserts.close(tick).map_err(|found| {
+            conflict(&owner, &self.schema, &self.key, found.rows)
+                .help("state a key that tells the rows apart: => target key (..), or with { on_conflict = last } or log")
+        })?;
+        for found in self.upserts.told() {
+            let error = conflict(&owner, &self.schema, &self.key, found.rows);
+            let told = error.diagnostic().clone();
+            self.shared.tell(Diagnostic { severity: cdc_core::diagnostic::Severity::Warning, ..told });
+        }
+        Ok(changes.into_iter().map(|change| (change.before, change.after)).collect())
+    }
+}
+
+/// Shown of the rows in a message.
+const SHOWN: usize = 5;
+
+fn conflict(owner: &str, schema: &TableSchema, key: &[usize], rows: Vec<(Row, i64)>) -> Error {
+    let names: Vec<&str> = key.iter().map(|i| &*schema.columns[*i].name).collect();
+    let values = rows.first().map(|(row, _)| key_of(key, row));
+    let headline = match values {
+        Some(values) => {
+            format!("{owner}: not exactly one row of key ({}) = {values:?} is there", names.join(", "))
+        }
+        None => format!("{owner}: not exactly one row of a key ({}) is there", names.join(", ")),
+    };
+    let mut error = Error::definite(codes::VIEW_CONFLICT, headline);
+    for (row, times) in rows.iter().take(SHOWN) {
+        let mut text = format!("{row:?}");
+        if let Some((end, _)) = text.char_indices().nth(300) {
+            text.truncate(end);
+            text.push_str(" ..");
+        }
+        error = error.note(format!("{times} times: {text}"));
+    }
+    if rows.len() > SHOWN {
+        error = error.note(format!("and {} more", rows.len() - SHOWN));
+    }
+    error
+}
+
+fn key_of(key: &[usize], row: &Row) -> Row {
+    if key.is_empty() {
+        return row.clone();
+    }
+    let values: Vec<Value<'_>> = row.iter().collect();
+    Row::pack(key.iter().filter_map(|i| values.get(*i).cloned()))
+}
+
+/// Rows to the worker of their key; a tick's changes when it is closed.
+fn closed<'scope>(
+    rows: Rows<'scope>,
+    told: Stream<'scope, Tick, Vec<Told>>,
+    name: &str,
+    (schema, key): (Arc<TableSchema>, Vec<usize>),
+    mut closing: impl Closing,
+    shared: Shared,
+) -> Records<'scope> {
+    let operator = name.to_owned();
+    rows.inner.binary_frontier::<_, CapacityContainerBuilder<Vec<Record>>, _, _, _, _>(
+        told,
+        Exchange::new(move |(row, ..): &(Row, Tick, isize)| worker_of_key(key_of(&key, row).as_bytes())),
+        Pipeline,
+        name,
+        move |initial, _| {
+            // what is said first need not be at a tick of which anything comes
+            let mut quiet: Option<Capability<Tick>> = Some(initial);
+            let mut open: BTreeMap<Tick, Vec<(Row, isize)>> = BTreeMap::new();
+            let mut origins: BTreeMap<Tick, Origin> = BTreeMap::new();
+            let mut held: Option<Capability<Tick>> = None;
+            // what there is, as long as nothing is said of it
+            let mut silent: Option<BTreeMap<Row, isize>> = Some(BTreeMap::new());
+            move |(rows, rows_frontier), (told, told_frontier), output| {
+                rows.for_each(|cap, data| {
+                    if let Some(new) = cap.retain_least(0)
+                        && held.as_ref().is_none_or(|h| new.time() < h.time())
+                    {
+                        held = Some(new);
+                    }
+                    for (row, tick, times) in data.drain(..) {
+                        open.entry(tick).or_default().push((row, times));
+                    }
+                });
+                told.for_each(|_, data| {
+                    for told in data.drain(..) {
+                        if let Told::Origin { tick, origin, .. } = told {
+                            origins.insert(tick, origin);
+                        }
+                    }
+                });
+                let next = [rows_frontier.frontier().first(), told_frontier.frontier().first()]
+                    .into_iter()
+                    .flatten()
+                    .min()
+                    .copied();
+                if let Some(cap) = &mut quiet {
+                    let first = shared.speaks.load(Ordering::SeqCst);
+                    if first != Tick::MAX && next.is_none_or(|next| next > first) {
+                        open.entry(first).or_default();
+                        if held.as_ref().is_none_or(|h| cap.time() < h.time()) {
+                            held = quiet.take();
+                        }
+                        quiet = None;
+                    } else {
+                        match next {
+                            Some(next) if next > *cap.time() => cap.downgrade(&next),
+                            Some(_) => {}
+                            None => quiet = None,
+                        }
+                    }
+                }
+                while let Some(entry) = open.first_entry() {
+                    if next.is_some_and(|next| next <= *entry.key()) {
+                        break;
+                    }
+                    let (tick, mut rows) = entry.remove_entry();
+                    if shared.failure.is_set() {
+                        continue;
+                    }
+                    if let Some(there) = &mut silent {
+                        for (row, times) in rows.drain(..) {
+                            add(there, row, times);
+                        }
+                        if !shared.speaks(tick) {
+                            continue;
+                        }
+                        rows = silent.take().into_iter().flatten().collect();
+                    }
+                    let Some(cap) = &held else { continue };
+                    let changed = match closing.close(tick, rows) {
+                        Ok(changed) => changed,
+                        Err(error) => {
+                            failed(&shared.failure, error, &operator);
+                            continue;
+                        }
+                    };
+                    // what was loaded is what every target has
+                    if tick <= shared.inputs.tick() || changed.is_empty() {
+                        continue;
+                    }
+                    let origin = origins.get(&tick).cloned().unwrap_or_default();
+                    let batch = batch(&schema, tick, origin, changed);
+                    output.session(cap).give(Record::Rows {
+                        worker: shared.index as u64,
+                        batch: Arc::new(batch),
+                        guard: Guard::default(),
+                    });
+                }
+                match next {
+                    Some(next) => {
+                        if origins.first_key_value().is_some_and(|(tick, _)| *tick < next) {
+                            origins = origins.split_off(&next);
+                        }
+                    }
+                    None => origins.clear(),
+                }
+                match (&mut held, open.first_key_value()) {
+                    (Some(cap), Some((tick, _))) => {
+                        let least = next.map_or(*tick, |next| next.min(*tick));
+                        if least > *cap.time() {
+                            cap.downgrade(&least);
+                        }
+                    }
+                    (Some(_), None) => held = None,
+                    (None, _) => {}
+                }
+            }
+        },
+    )
+}
+
+fn add(there: &mut BTreeMap<Row, isize>, row: Row, times: isize) {
+    use std::collections::btree_map::Entry;
+    match there.entry(row) {
+        Entry::Vacant(entry) => {
+            entry.insert(times);
+        }
+        Entry::Occupied(mut entry) => {
+            *entry.get_mut() += times;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+fn batch(schema: &Arc<TableSchema>, tick: Tick, origin: Origin, changed: Vec<Changed>) -> Batch {
+    let changes = changed.into_iter().zip(1..).map(|((before, after), ordinal)| Change {
+        tick,
+        ordinal,
+        op: match (&before, &after) {
+            (None, _) => Op::Insert,
+            (Some(_), Some(_)) => Op::Update,
+            (Some(_), None) => Op::Delete,
+        },
+        origin: 0,
+        before,
+        after,
+    });
+    Batch { schema: schema.clone(), origins: vec![origin], changes: changes.collect() }
+}

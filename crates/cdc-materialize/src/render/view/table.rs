@@ -1,0 +1,556 @@
+//! `upsert[source.table]`: a table's changes as rows that come and go. `told[source]`: what every worker must know of a source's ticks.
+//!
+//! # Upserts in
+//! A source says of a key what its row is from now on, or that it is gone: whole rows, or, where the log's images leave columns
+//! out, some of them; a snapshot that is under way says it of rows that the log has said it of, and a replay says it again. Differential
+//! collections want to be told what comes *and what goes*. So this operator keeps the row of each key, and turns what a tick
+//! says of it into the row that goes and the one that comes.
+//!
+//! *Several changes of one key in one tick* are taken in the order of the source (their ordinals) before anything forgets it: a closed
+//! tick is sorted, run through, and what each key was before it is compared with what it is behind it.
+//!
+//! *A table without key* is a multiset: rows come and go as the log says, and nothing need be known of them but their number, which a restart
+//! and a TRUNCATE must know.
+//!
+//! *A table that is emptied* (TRUNCATE, DROP, a name that goes to another table, a copy that begins anew) loses all its rows at the statement's
+//! place in its tick, at every worker: `told` brings it there.
+//!
+//! *A table of another shape*: columns are found by their names, so those that no view reads may come, go and change. One that a view reads
+//! and that is gone, or whose values are of another kind, is an error: what the view's rows would be then is not what they were.
+
+use super::{Rows, Shared, failed};
+use crate::inputs::{InputChange, InputRow};
+use crate::record::{Record, worker_of};
+use crate::render::Records;
+use cdc_core::event::{Batch, Op, Origin, SchemaEvent};
+use cdc_core::plan::view::bind::TableInput;
+use cdc_core::schema::{Column, ColumnType, TableId, TableSchema, same_name};
+use cdc_core::schema_change::SchemaChange;
+use cdc_core::tick::Tick;
+use cdc_core::{Error, Result, Row, RowBuilder, Value, codes};
+use differential_dataflow::VecCollection;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::Stream;
+use timely::dataflow::channels::pact::{Exchange, Pipeline};
+use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::operator::Operator;
+
+/// What every worker must know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Told {
+    /// A table loses all its rows.
+    Emptied {
+        /// The worker that is told.
+        worker: u64,
+        /// When.
+        tick: Tick,
+        /// At which place.
+        ordinal: u64,
+        /// Which.
+        table: TableId,
+        /// Its rows come anew, by a copy: why.
+        copied: Option<String>,
+    },
+    /// Where a tick comes from: the last of its transactions.
+    Origin {
+        /// The worker that is told.
+        worker: u64,
+        /// The tick.
+        tick: Tick,
+        /// Its last origin.
+        origin: Origin,
+    },
+}
+
+impl Told {
+    fn worker(&self) -> u64 {
+        match self {
+            Told::Emptied { worker, .. } | Told::Origin { worker, .. } => *worker,
+        }
+    }
+}
+
+/// Tells every worker which tables are emptied and where ticks come from.
+pub(crate) fn told<'scope>(
+    records: Records<'scope>,
+    source: &str,
+    peers: usize,
+) -> Stream<'scope, Tick, Vec<Told>> {
+    records
+        .unary::<CapacityContainerBuilder<Vec<Told>>, _, _, _>(
+            Pipeline,
+            &format!("told[{source}]"),
+            move |_, _| {
+                move |input, output| {
+                    input.for_each(|cap, data| {
+                        let mut session = output.session(&cap);
+                        for record in data.drain(..) {
+                            match record {
+                                Record::Rows { batch, .. } => {
+                                    for (tick, origin) in last_origins(&batch) {
+                                        for worker in 0..peers as u64 {
+                                            let origin = origin.clone();
+                                            session.give(Told::Origin { worker, tick, origin });
+                                        }
+                                    }
+                                }
+                                Record::Schema { ordinal, event } => {
+                                    for (table, copied) in emptied_by(&event) {
+                                        for worker in 0..peers as u64 {
+                                            session.give(Told::Emptied {
+                                                worker,
+                                                tick: event.tick,
+                                                ordinal,
+                                                table: table.clone(),
+                                                copied: copied.clone(),
+                                            });
+                                        }
+                                    }
+                                }
+                                Record::End { .. } => {}
+                            }
+                        }
+                    });
+                }
+            },
+        )
+        .unary::<CapacityContainerBuilder<Vec<Told>>, _, _, _>(
+            Exchange::new(Told::worker),
+            &format!("tell[{source}]"),
+            |_, _| move |input, output| input.for_each(|cap, data| output.session(&cap).give_container(data)),
+        )
+}
+
+fn last_origins(batch: &Batch) -> Vec<(Tick, Origin)> {
+    let mut out: Vec<(Tick, Origin)> = Vec::new();
+    for same in batch.changes.chunk_by(|a, b| a.tick == b.tick) {
+        if let Some(last) = same.last()
+            && let Some(origin) = batch.origins.get(last.origin as usize)
+        {
+            out.push((last.tick, origin.clone()));
+        }
+    }
+    out
+}
+
+/// The tables that lose all their rows at this, and why their rows come anew, if they do.
+fn emptied_by(event: &SchemaEvent) -> Vec<(TableId, Option<String>)> {
+    let mut out = Vec::new();
+    for change in &event.changes {
+        match change {
+            SchemaChange::DropTable { table } | SchemaChange::TruncateTable { table } => {
+                out.push((table.clone(), None));
+            }
+            SchemaChange::ResnapshotTable { table, reason } => {
+                out.push((table.clone(), Some(reason.to_string())));
+            }
+            SchemaChange::RenameTable { table, to } => {
+                out.push((table.clone(), None));
+                out.push((to.clone(), Some(format!("table \"{table}\" got its name"))));
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Something that a tick says of a table.
+enum Said {
+    /// A change: of which key, and what its row is from then on (not all columns of an update in part).
+    Row { before: Option<Row>, key: Option<Row>, after: Option<Row> },
+    /// Of a table without key: a row comes or goes.
+    Count { row: Row, times: i64 },
+    /// All rows go.
+    Emptied,
+}
+
+/// Where the columns of a view's input stand in rows of one version of the table.
+struct Places {
+    columns: Vec<usize>,
+    key: Option<Vec<usize>>,
+    /// They are all of them, in their order.
+    all: bool,
+}
+
+struct State {
+    input: TableInput,
+    shared: Shared,
+    name: String,
+    /// By the address of the schema; the schema is held, so the address stays its own.
+    places: HashMap<*const TableSchema, (Arc<TableSchema>, Places)>,
+    rows: HashMap<Row, Row, foldhash::fast::FixedState>,
+    counts: HashMap<Row, i64, foldhash::fast::FixedState>,
+    open: BTreeMap<Tick, Vec<(u64, Said)>>,
+}
+
+pub(crate) fn table<'scope>(
+    records: Records<'scope>,
+    told: Stream<'scope, Tick, Vec<Told>>,
+    name: &str,
+    input: TableInput,
+    shared: Shared,
+) -> Rows<'scope> {
+    let operator = name.to_owned();
+    let out = records.binary_frontier::<_, CapacityContainerBuilder<Vec<(Row, Tick, isize)>>, _, _, _, _>(
+        told,
+        Pipeline,
+        Pipeline,
+        name,
+        move |initial, _| {
+            let mut state = State::new(input, shared, operator);
+            // rows from before enter once more, at the tick of which they are
+            let mut first: Option<Capability<Tick>> = Some(initial.delayed(&state.shared.start()));
+            drop(initial);
+            let mut held: Option<Capability<Tick>> = None;
+            move |(records, records_frontier), (told, told_frontier), output| {
+                if let Some(cap) = first.take() {
+                    let mut session = output.session(&cap);
+                    let tick = state.shared.start();
+                    for (row, times) in state.load() {
+                        session.give((row, tick, times));
+                    }
+                }
+                let hold = |held: &mut Option<Capability<Tick>>, new: Option<Capability<Tick>>| {
+                    if let Some(new) = new
+                        && held.as_ref().is_none_or(|h| new.time() < h.time())
+                    {
+                        *held = Some(new);
+                    }
+                };
+                records.for_each(|cap, data| {
+                    hold(&mut held, cap.retain_least(0));
+                    for record in data.drain(..) {
+                        if let Record::Rows { batch, guard, .. } = record
+                            && batch.schema.id == state.input.table
+                            && !state.shared.failure.is_set()
+                        {
+                            if let Some(change) = batch.changes.first() {
+                                state.shared.held.hold(change.tick, &guard);
+                            }
+                            if let Err(error) = state.take_in(&batch) {
+                                failed(&state.shared.failure, error, &state.name);
+                            }
+                        }
+                    }
+                });
+                told.for_each(|cap, data| {
+                    hold(&mut held, cap.retain_least(0));
+                    for told in data.drain(..) {
+                        if let Told::Emptied { tick, ordinal, table, copied, .. } = told
+                            && table == state.input.table
+                        {
+                            if let Some(reason) = copied.filter(|_| state.shared.speaks(tick)) {
+                                failed(&state.shared.failure, anew(&table, &reason), &state.name);
+                            }
+                            state.open.entry(tick).or_default().push((ordinal, Said::Emptied));
+                        }
+                    }
+                });
+                let next = [records_frontier.frontier().first(), told_frontier.frontier().first()]
+                    .into_iter()
+                    .flatten()
+                    .min()
+                    .copied();
+                while let Some(entry) = state.open.first_entry() {
+                    if next.is_some_and(|next| next <= *entry.key()) {
+                        break;
+                    }
+                    let (tick, said) = entry.remove_entry();
+                    if state.shared.failure.is_set() {
+                        continue;
+                    }
+                    let Some(cap) = &held else { continue };
+                    match state.close(tick, said) {
+                        Ok(changes) => {
+                            let mut session = output.session(cap);
+                            for (row, times) in changes {
+                                session.give((row, tick, times));
+                            }
+                        }
+                        Err(error) => failed(&state.shared.failure, error, &state.name),
+                    }
+                }
+                match (&mut held, state.open.first_key_value()) {
+                    (Some(cap), Some((tick, _))) => {
+                        let least = next.map_or(*tick, |next| next.min(*tick));
+                        if least > *cap.time() {
+                            cap.downgrade(&least);
+                        }
+                    }
+                    (Some(_), None) => held = None,
+                    (None, _) => {}
+                }
+            }
+        },
+    );
+    VecCollection::new(out)
+}
+
+impl State {
+    fn new(input: TableInput, shared: Shared, name: String) -> State {
+        State {
+            input,
+            shared,
+            name,
+            places: HashMap::new(),
+            rows: HashMap::default(),
+            counts: HashMap::default(),
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// What there was, as far as it is this worker's.
+    fn load(&mut self) -> Vec<(Row, isize)> {
+        let (peers, index) = (self.shared.peers, self.shared.index as u64);
+        let by_table = self
+            .shared
+            .by_table
+            .then(|| worker_of(&Row::pack([Value::Text(self.input.table.to_string().into())]), peers));
+        let loaded = self.shared.inputs.take(&self.input.table, |row| {
+            let of_row = |row: &Row| if peers == 1 { 0 } else { worker_of(row, peers) };
+            by_table.unwrap_or_else(|| match row {
+                InputRow::Keyed { key, .. } => of_row(key),
+                InputRow::Counted { row, .. } => of_row(row),
+            }) == index
+        });
+        let mut out = Vec::with_capacity(loaded.len());
+        for row in loaded {
+            match row {
+                InputRow::Keyed { key, row } => {
+                    out.push((row.clone(), 1));
+                    self.rows.insert(key, row);
+                }
+                InputRow::Counted { row, times } => {
+                    out.push((row.clone(), times as isize));
+                    self.counts.insert(row, times);
+                }
+            }
+        }
+        out
+    }
+
+    fn take_in(&mut self, batch: &Arc<Batch>) -> Result<()> {
+        let pointer = Arc::as_ptr(&batch.schema);
+        if !self.places.contains_key(&pointer) {
+            // versions that came and went are not kept for ever
+            if self.places.len() > 64 {
+                self.places.clear();
+            }
+            let origin = batch.changes.first().and_then(|c| batch.origins.get(c.origin as usize));
+            let places =
+                places(&self.input, &batch.schema).map_err(|e| match origin.and_then(Origin::place) {
+                    Some(place) => e.note(place),
+                    None => e,
+                })?;
+            self.places.insert(pointer, (batch.schema.clone(), places));
+        }
+        let Some((_, places)) = self.places.get(&pointer) else { return Ok(()) };
+        for change in &batch.changes {
+            let before = change.before.as_ref().filter(|_| matches!(change.op, Op::Update | Op::Delete));
+            let after = change.after.as_ref().filter(|_| change.op != Op::Delete);
+            let open = self.open.entry(change.tick).or_default();
+            if places.key.is_none() {
+                for (row, times) in [(before, -1), (after, 1)] {
+                    if let Some(row) = row {
+                        let row = places.row(row);
+                        if row.has_absent() {
+                            return Err(in_part(&self.input.table, batch, change.origin));
+                        }
+                        open.push((change.ordinal, Said::Count { row, times }));
+                    }
+                }
+                continue;
+            }
+            open.push((
+                change.ordinal,
+                Said::Row {
+                    before: before.and_then(|row| places.key_of(row)),
+                    key: after.and_then(|row| places.key_of(row)),
+                    after: after.map(|row| places.row(row)),
+                },
+            ));
+        }
+        Ok(())
+    }
+
+    /// What a tick has made of the rows: those that go and those that come.
+    fn close(&mut self, tick: Tick, mut said: Vec<(u64, Said)>) -> Result<Vec<(Row, isize)>> {
+        said.sort_by_key(|(ordinal, _)| *ordinal);
+        // of each key the row in front of the tick
+        let mut touched: HashMap<Row, Option<Row>, foldhash::fast::FixedState> = HashMap::default();
+        let mut counted: HashMap<Row, i64, foldhash::fast::FixedState> = HashMap::default();
+        for (_, said) in said {
+            match said {
+                Said::Emptied => {
+                    for (key, row) in self.rows.drain() {
+                        touched.entry(key).or_insert(Some(row));
+                    }
+                    for (row, times) in self.counts.drain() {
+                        *counted.entry(row).or_default() -= times;
+                    }
+                }
+                Said::Count { row, times } => {
+                    *counted.entry(row.clone()).or_default() += times;
+                    let count = self.counts.entry(row).or_default();
+                    *count += times;
+                }
+                Said::Row { before, key, after } => {
+                    // the row that the change is of, before it
+                    let old = match &before {
+                        Some(before) => self.rows.remove(before).map(|row| (before.clone(), row)),
+                        None => None,
+                    };
+                    if let Some((old_key, row)) = &old {
+                        touched.entry(old_key.clone()).or_insert_with(|| Some(row.clone()));
+                    }
+                    let (Some(key), Some(after)) = (key, after) else { continue };
+                    let under_key = self.rows.get(&key).cloned();
+                    let row = if after.has_absent() {
+                        // what the image leaves out is as it was; a row that a snapshot has not brought yet comes whole
+                        let known = old.map(|(_, row)| row).or_else(|| under_key.clone());
+                        match known {
+                            Some(known) => known.overlaid(&after),
+                            None => continue,
+                        }
+                    } else {
+                        after
+                    };
+                    touched.entry(key.clone()).or_insert(under_key);
+                    self.rows.insert(key, row);
+                }
+            }
+        }
+        self.counts.retain(|_, times| *times != 0);
+        let (mut out, mut noted) = (Vec::new(), Vec::new());
+        for (key, before) in touched {
+            let now = self.rows.get(&key);
+            if before.as_ref() == now {
+                continue;
+            }
+            out.extend(before.map(|row| (row, -1)));
+            out.extend(now.map(|row| (row.clone(), 1)));
+            noted.push(InputChange::Keyed { row: now.cloned(), key });
+        }
+        for (row, times) in counted.into_iter().filter(|(_, times)| *times != 0) {
+            out.push((row.clone(), times as isize));
+            noted.push(InputChange::Counted { row, times });
+        }
+        self.shared.inputs.note(tick, &self.input.table, noted);
+        Ok(out)
+    }
+}
+
+impl Places {
+    fn row(&self, row: &Row) -> Row {
+        if self.all {
+            return row.clone();
+        }
+        let values: Vec<Value<'_>> = row.iter().collect();
+        let mut builder = RowBuilder::new();
+        for column in &self.columns {
+            builder.push(values.get(*column).unwrap_or(&Value::Absent));
+        }
+        builder.finish()
+    }
+
+    fn key_of(&self, row: &Row) -> Option<Row> {
+        let values: Vec<Value<'_>> = row.iter().collect();
+        let key = self.key.as_ref()?;
+        Some(Row::pack(key.iter().filter_map(|i| values.get(*i).cloned())))
+    }
+}
+
+/// Where the columns stand now.
+fn places(input: &TableInput, schema: &TableSchema) -> Result<Places> {
+    let changed = |what: String| {
+        Error::definite(codes::VIEW_COLUMN_CHANGED, what)
+            .note("a view's columns are those that its tables had when the pipeline started first")
+            .help("change the view to what the table is now, and begin anew: remove the state folder and the targets' tables and progress")
+    };
+    let place = |name: &str| schema.columns.iter().position(|c| same_name(&c.name, name));
+    let mut columns = Vec::new();
+    for column in &input.columns {
+        let Some(index) = place(&column.name) else {
+            return Err(changed(format!(
+                "column \"{}\" of table \"{}\" is gone, and views read it",
+                column.name, input.table
+            )));
+        };
+        let now = &schema.columns[index];
+        if !is_alike(column, now) {
+            return Err(changed(format!(
+                "column \"{}\" of table \"{}\" was {} and is {}, and views read it",
+                column.name, input.table, column.ty, now.ty
+            )));
+        }
+        columns.push(index);
+    }
+    let key = match &input.key {
+        None if schema.key().is_none() => None,
+        None => None,
+        Some(names) => {
+            let key: Option<Vec<usize>> = names.iter().map(|name| place(name)).collect();
+            let is_key = |k: &Vec<usize>| {
+                schema.key().is_some_and(|now| now.len() == k.len() && now.iter().all(|c| k.contains(c)))
+            };
+            match key.filter(is_key) {
+                Some(key) => Some(key),
+                None => {
+                    return Err(changed(format!(
+                        "the key of table \"{}\" is another one, and views read its rows by it",
+                        input.table
+                    )));
+                }
+            }
+        }
+    };
+    let all =
+        columns.len() == schema.columns.len() && columns.iter().enumerate().all(|(i, column)| i == *column);
+    Ok(Places { columns, key, all })
+}
+
+/// Do values of a column mean to views what they meant?
+fn is_alike(before: &Column, now: &Column) -> bool {
+    use ColumnType::{Binary, Blob, Char, Decimal, Enum, Int, Set, Text, VarBinary, VarChar};
+    match (&before.ty, &now.ty) {
+        (a, b) if a == b => true,
+        (Int { unsigned: a, .. }, Int { unsigned: b, .. }) => a == b,
+        (Decimal { scale: a, .. }, Decimal { scale: b, .. }) => a == b,
+        (VarChar { .. } | Char { .. } | Text { .. }, VarChar { .. } | Char { .. } | Text { .. }) => {
+            before.ty.charset().map(|c| &c.collation) == now.ty.charset().map(|c| &c.collation)
+        }
+        (VarBinary { .. } | Blob { .. }, VarBinary { .. } | Blob { .. }) => true,
+        (Binary { length: a }, Binary { length: b }) => a == b,
+        // labels at the end, which the ones before keep their numbers of
+        (Enum { labels: a, .. }, Enum { labels: b, .. }) | (Set { labels: a, .. }, Set { labels: b, .. }) => {
+            b.starts_with(a)
+        }
+        _ => false,
+    }
+}
+
+fn anew(table: &TableId, reason: &str) -> Error {
+    Error::definite(
+        codes::VIEW_COLUMN_CHANGED,
+        format!("table \"{table}\" has to be copied anew, and views read it: {reason}"),
+    )
+    .note(
+        "a view says what its tables are; while one of them is copied it would say what the source never was",
+    )
+    .help("begin anew: remove the state folder and the targets' tables and progress")
+}
+
+fn in_part(table: &TableId, batch: &Batch, origin: u32) -> Error {
+    let error = Error::definite(
+        codes::PARTIAL_IMAGE,
+        format!("a row image of table \"{table}\" does not hold all columns, and nothing else identifies the row"),
+    )
+    .help("set binlog_row_image = FULL at the source, in every session that sets its own too; then copy the table anew");
+    match batch.origins.get(origin as usize).and_then(Origin::place) {
+        Some(place) => error.note(place),
+        None => error,
+    }
+}

@@ -1,0 +1,386 @@
+//! Changelogs to rows, whatever the order in which they come.
+//!
+//! # The problem
+//! A changelog (+I insert, -U update-before, +U update-after, -D delete) that went through a join or was spread over workers
+//! reaches a writer out of order. Written by key in the order of arrival it loses rows: of `+I(10) +U(11) -U(10)` the row goes.
+//!
+//! # Why this is right
+//! A changelog is a multiset of `(key, row, time, +n | -n)`. Addition commutes, so what is there at a *closed* time, one of which nothing more
+//! can come, is the same for every order of arrival and every division over workers. [`Upserts`] holds what is alive per key and looks at
+//! a key when its time is closed: none is alive: the key is gone; one, once: that is the row; anything else (more than one
+//! row, one more than once, one less than never) is a *conflict*, and the [`Policy`] says what becomes of it: by what the rows
+//! are, never by which came first. What goes out is the difference to what went out before: one change per key and time at most, none where
+//! nothing changed.
+//!
+//! Nothing of the past is kept: a row that is gone has no entry.
+//!
+//! ```
+//! use cdc_materialize::upsert::{Policy, Upserts};
+//!
+//! let mut upserts = Upserts::new(Policy::Error);
+//! // +I(10) +U(11) -U(10): the order that loses the row
+//! for (row, times) in [(10, 1), (11, 1), (10, -1)] {
+//!     upserts.change("key", row, 1, times);
+//! }
+//! let changes = upserts.close(1).unwrap();
+//! assert_eq!(changes.len(), 1);
+//! assert_eq!((changes[0].before, changes[0].after), (None, Some(11)));
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// What to do about a key of which not exactly one row is alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// It is an error.
+    #[default]
+    Error,
+    /// The greatest of the rows that are alive stands for them.
+    Last,
+    /// As `Last`, and the conflict is told.
+    Log,
+}
+
+/// The rows of one key: none of them, or more than one, is a conflict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alive<R> {
+    rows: BTreeMap<R, i64>,
+}
+
+impl<R: Ord> Default for Alive<R> {
+    fn default() -> Self {
+        Alive { rows: BTreeMap::new() }
+    }
+}
+
+/// Rows that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict<K, R> {
+    /// The key.
+    pub key: K,
+    /// What is alive of it, with how often.
+    pub rows: Vec<(R, i64)>,
+}
+
+impl<R: Ord + Clone> Alive<R> {
+    /// A row comes (or goes) so many times.
+    pub fn change(&mut self, row: R, times: i64) {
+        use std::collections::btree_map::Entry;
+        match self.rows.entry(row) {
+            Entry::Vacant(entry) if times != 0 => {
+                entry.insert(times);
+            }
+            Entry::Vacant(_) => {}
+            Entry::Occupied(mut entry) => {
+                *entry.get_mut() += times;
+                if *entry.get() == 0 {
+                    entry.remove();
+                }
+            }
+        }
+    }
+
+    /// None is.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Is it exactly one row once, or none?
+    pub fn agrees(&self) -> bool {
+        self.rows.len() <= 1 && self.rows.values().all(|times| *times == 1)
+    }
+
+    /// The row: the greatest that is there.
+    pub fn row(&self) -> Option<&R> {
+        self.rows.iter().rev().find(|(_, times)| **times > 0).map(|(row, _)| row)
+    }
+
+    /// All, with how often.
+    pub fn all(&self) -> Vec<(R, i64)> {
+        self.rows.iter().map(|(row, times)| (row.clone(), *times)).collect()
+    }
+}
+
+/// What has become of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change<K, R, T> {
+    /// The key.
+    pub key: K,
+    /// When.
+    pub time: T,
+    /// Its row before; none: it was not there.
+    pub before: Option<R>,
+    /// Its row after; none: it is gone.
+    pub after: Option<R>,
+}
+
+/// A key of which rows are alive, and the one that was given out for it.
+type Entry<R> = (Alive<R>, Option<R>);
+
+/// What comes per time.
+type Open<K, R, T> = BTreeMap<T, Vec<(K, R, i64)>>;
+
+/// Rows by key, from a changelog.
+#[derive(Debug)]
+pub struct Upserts<K, R, T> {
+    policy: Policy,
+    keys: HashMap<K, Entry<R>, foldhash::fast::FixedState>,
+    open: Open<K, R, T>,
+    metrics: Metrics,
+    told: Vec<Conflict<K, R>>,
+}
+
+/// What an operator has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Metrics {
+    /// Entries of the changelog.
+    pub records_in: u64,
+    /// Changes given out.
+    pub records_out: u64,
+    /// Keys that hold a row.
+    pub state_rows: u64,
+    /// Keys with a conflict, each time they were looked at.
+    pub conflicts: u64,
+}
+
+impl<K: Hash + Eq + Ord + Clone + Debug, R: Ord + Clone + Debug, T: Ord + Copy> Upserts<K, R, T> {
+    /// With nothing in it.
+    pub fn new(policy: Policy) -> Self {
+        Upserts {
+            policy,
+            keys: HashMap::default(),
+            open: BTreeMap::new(),
+            metrics: Metrics::default(),
+            told: Vec::new(),
+        }
+    }
+
+    /// An entry of the changelog: `times` is +1 for +I and +U, -1 for -U and -D.
+    pub fn change(&mut self, key: K, row: R, time: T, times: i64) {
+        self.metrics.records_in += 1;
+        self.open.entry(time).or_default().push((key, row, times));
+    }
+
+    /// Nothing more comes of this time and those before it. Gives what has changed, in the order of the times, of each first what goes.
+    ///
+    /// # Errors
+    /// Under [`Policy::Error`] the first conflict; what was closed with it has not changed anything then but is lost.
+    pub fn close(&mut self, time: T) -> Result<Vec<Change<K, R, T>>, Conflict<K, R>> {
+        let mut out = Vec::new();
+        while let Some(entry) = self.open.first_entry()
+            && *entry.key() <= time
+        {
+            let (time, changes) = entry.remove_entry();
+            let mut touched: Vec<K> = Vec::with_capacity(changes.len());
+            for (key, row, times) in changes {
+                self.keys.entry(key.clone()).or_default().0.change(row, times);
+                touched.push(key);
+            }
+            touched.sort_unstable();
+            touched.dedup();
+            let first = out.len();
+            for key in touched {
+                let Some((alive, written)) = self.keys.get_mut(&key) else { continue };
+                if !alive.agrees() {
+                    self.metrics.conflicts += 1;
+                    let conflict = || Conflict { key: key.clone(), rows: alive.all() };
+                    match self.policy {
+                        Policy::Error => return Err(conflict()),
+                        Policy::Last => {}
+                        Policy::Log => self.told.push(conflict()),
+                    }
+                }
+                let after = alive.row().cloned();
+                if after != *written {
+                    let before = std::mem::replace(written, after.clone());
+                    out.push(Change { key: key.clone(), time, before, after });
+                }
+                if alive.is_empty() {
+                    self.keys.remove(&key);
+                }
+            }
+            // a key that the target takes for another one's is deleted and written, never the other way round
+            out[first..].sort_by_key(|change| change.after.is_some());
+        }
+        self.metrics.records_out += out.len() as u64;
+        self.metrics.state_rows = self.keys.len() as u64;
+        Ok(out)
+    }
+
+    /// Conflicts that are to be told, since the last time.
+    pub fn told(&mut self) -> Vec<Conflict<K, R>> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// What it has seen.
+    pub fn metrics(&self) -> Metrics {
+        self.metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries of a changelog: key, row, time, times.
+    type Log = Vec<(u8, u8, u8, i64)>;
+
+    fn closed(
+        log: &[(u8, u8, u8, i64)],
+        policy: Policy,
+    ) -> Result<Vec<Change<u8, u8, u8>>, Conflict<u8, u8>> {
+        let mut upserts = Upserts::new(policy);
+        for (key, row, time, times) in log {
+            upserts.change(*key, *row, *time, *times);
+        }
+        upserts.close(u8::MAX)
+    }
+
+    /// All orders of a list.
+    fn permutations(log: &Log) -> Vec<Log> {
+        let Some((last, rest)) = log.split_last() else { return vec![Vec::new()] };
+        let mut out = Vec::new();
+        for shorter in permutations(&rest.to_vec()) {
+            for place in 0..=shorter.len() {
+                let mut longer = shorter.clone();
+                longer.insert(place, *last);
+                out.push(longer);
+            }
+        }
+        out
+    }
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % n
+        }
+    }
+
+    /// A history of rows under keys, as its changelog, and what there is at the end of each time.
+    fn history(random: &mut Random, steps: u64) -> (Log, BTreeMap<u8, BTreeMap<u8, u8>>) {
+        let (mut log, mut now, mut states) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let mut time = 1;
+        for _ in 0..steps {
+            let key = random.below(3) as u8;
+            let row = random.below(4) as u8;
+            if let Some(old) = now.remove(&key) {
+                log.push((key, old, time, -1));
+            }
+            if random.below(4) > 0 {
+                now.insert(key, row);
+                log.push((key, row, time, 1));
+            }
+            states.insert(time, now.clone());
+            time += u8::from(random.below(3) == 0);
+        }
+        (log, states)
+    }
+
+    fn check(log: &[(u8, u8, u8, i64)], states: &BTreeMap<u8, BTreeMap<u8, u8>>) {
+        let changes = closed(log, Policy::Error).unwrap();
+        let mut now: BTreeMap<u8, u8> = BTreeMap::new();
+        let mut by_time: BTreeMap<u8, Vec<&Change<u8, u8, u8>>> = BTreeMap::new();
+        changes.iter().for_each(|c| by_time.entry(c.time).or_default().push(c));
+        for (time, state) in states {
+            let changes = by_time.remove(time).unwrap_or_default();
+            let mut seen = Vec::new();
+            let mut upserts = false;
+            for change in changes {
+                assert_ne!(change.before, change.after, "nothing changed: {log:?}");
+                assert_eq!(now.get(&change.key).copied(), change.before, "{log:?}");
+                assert!(!seen.contains(&change.key), "two writes of a key: {log:?}");
+                seen.push(change.key);
+                assert!(change.after.is_some() || !upserts, "a delete behind an upsert: {log:?}");
+                upserts |= change.after.is_some();
+                match change.after {
+                    Some(row) => now.insert(change.key, row),
+                    None => now.remove(&change.key),
+                };
+            }
+            assert_eq!(now, *state, "at {time}: {log:?}");
+        }
+        assert!(by_time.is_empty());
+    }
+
+    #[test]
+    fn case_74_all_orders_of_small_changelogs_give_one_result() {
+        let mut random = Random(74);
+        for _ in 0..60 {
+            let (log, states) = history(&mut random, 4);
+            let log: Log = log.into_iter().take(7).collect();
+            // a cut changelog is one of a state of its own
+            let mut alive: BTreeMap<u8, BTreeMap<(u8, u8), i64>> = BTreeMap::new();
+            for (key, row, time, times) in &log {
+                *alive.entry(*time).or_default().entry((*key, *row)).or_default() += times;
+            }
+            let expected = closed(&log, Policy::Error);
+            for permutation in permutations(&log) {
+                assert_eq!(closed(&permutation, Policy::Error), expected, "{permutation:?}");
+            }
+            drop(states);
+        }
+    }
+
+    #[test]
+    fn case_74_shuffled_changelogs_and_any_division_give_one_result() {
+        let mut random = Random(75);
+        for _ in 0..3000 {
+            let (mut log, states) = history(&mut random, 12);
+            for i in (1..log.len()).rev() {
+                log.swap(i, random.below(i as u64 + 1) as usize);
+            }
+            check(&log, &states);
+            // by two workers: those of even keys and of odd ones
+            let (even, odd): (Log, Log) = log.iter().partition(|(key, ..)| key % 2 == 0);
+            let mut both = closed(&even, Policy::Error).unwrap();
+            both.extend(closed(&odd, Policy::Error).unwrap());
+            let mut all = closed(&log, Policy::Error).unwrap();
+            let order = |c: &Change<u8, u8, u8>| (c.time, c.key);
+            both.sort_by_key(order);
+            all.sort_by_key(order);
+            assert_eq!(both, all);
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_row_is_a_conflict() {
+        let rows = |log: &Log| closed(log, Policy::Error).unwrap_err().rows;
+        assert_eq!(rows(&vec![(1, 10, 1, -1)]), [(10, -1)]);
+        assert_eq!(rows(&vec![(1, 10, 1, 2)]), [(10, 2)]);
+        let two = vec![(1, 11, 1, 1), (1, 10, 1, 1)];
+        assert_eq!(rows(&two), [(10, 1), (11, 1)]);
+        // the greatest, whatever came first; and the other one when it goes
+        for log in permutations(&vec![(1, 11, 1, 1), (1, 10, 1, 1), (1, 11, 2, -1)]) {
+            let changes = closed(&log, Policy::Last).unwrap();
+            let afters: Vec<_> = changes.iter().map(|c| (c.time, c.before, c.after)).collect();
+            assert_eq!(afters, [(1, None, Some(11)), (2, Some(11), Some(10))]);
+        }
+        let mut upserts = Upserts::new(Policy::Log);
+        two.iter().for_each(|(key, row, time, times)| upserts.change(*key, *row, *time, *times));
+        assert_eq!(upserts.close(1).unwrap().len(), 1);
+        assert_eq!(upserts.told(), [Conflict { key: 1, rows: vec![(10, 1), (11, 1)] }]);
+        assert_eq!(upserts.metrics(), Metrics { records_in: 2, records_out: 1, state_rows: 1, conflicts: 1 });
+    }
+
+    #[test]
+    fn nothing_of_the_past_is_kept() {
+        let mut upserts = Upserts::new(Policy::Error);
+        for time in 0..100_u8 {
+            upserts.change("k", time, time, 1);
+            if time > 0 {
+                upserts.change("k", time - 1, time, -1);
+            }
+            upserts.close(time).unwrap();
+        }
+        assert_eq!(upserts.metrics().state_rows, 1);
+        assert_eq!(upserts.keys.values().map(|(alive, _)| alive.rows.len()).sum::<usize>(), 1);
+        upserts.change("k", 99, 100, -1);
+        assert_eq!(upserts.close(100).unwrap().len(), 1);
+        assert!(upserts.keys.is_empty());
+    }
+}
