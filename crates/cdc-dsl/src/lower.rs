@@ -100,12 +100,12 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
         sources: sources.iter().map(|s| s.plan.clone()).collect(),
         sinks,
         views: views.into_iter().filter_map(|v| v.plan).collect(),
-        flows: flows.into_iter().filter_map(|f| f.plan).collect(),
+        flows: flows.iter().filter_map(|f| f.plan.clone()).collect(),
         tests,
     };
     let schemas: Vec<Arc<TableSchema>> =
         sources.iter().flat_map(|source| check::as_given(source, |_| true)).collect();
-    scope.diagnostics.extend(check::types(&plan, &schemas));
+    scope.diagnostics.extend(check::types(&plan, &flows, &schemas));
     ((!failed(&scope)).then_some(plan), scope.finish())
 }
 

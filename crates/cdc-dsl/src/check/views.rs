@@ -8,7 +8,11 @@ use crate::names::{Kind, Names};
 use crate::resolve::Scope;
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::Plan;
+use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::view::bind::{BoundView, bind};
+use cdc_core::plan::view::{InputOf, ViewInput, ViewOp, ViewPlan};
 use cdc_core::schema::TableSchema;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What is known of the views of a file.
@@ -222,9 +226,81 @@ pub(crate) fn unread(
     }
 }
 
-/// Types, keys and collations of views and of the flows that read them: what `cdc_core::plan::view::bind` says of a plan in
-/// which nothing else is wrong, with the tables that are known. This is the one place where it is asked.
-pub(crate) fn types(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Vec<Diagnostic> {
-    _ = (plan, schemas);
-    Vec::new()
+/// Types, keys and collations of views and of the flows that read them, with the tables that are known: what the engine says
+/// of a plan in which nothing else is wrong. This is the one place where it is asked.
+pub(crate) fn types(plan: &Plan, flows: &[LoweredFlow<'_>], schemas: &[Arc<TableSchema>]) -> Vec<Diagnostic> {
+    let wanted = with_known_tables(plan, schemas);
+    let graph = match bind(&plan.views, &wanted, schemas) {
+        Ok(graph) => graph,
+        Err(found) => return found,
+    };
+    let mut found = Vec::new();
+    for (flow, lowered) in plan.flows.iter().zip(flows) {
+        let Some(view) = flow.view.as_ref().and_then(|name| graph.view(name)) else { continue };
+        let mut of_flow = match BoundFlow::bind(flow, &view.schema) {
+            Ok(bound) => multiset(plan, view, &bound, lowered).into_iter().collect(),
+            Err(found) => found,
+        };
+        for label in of_flow.iter_mut().flat_map(|d| &mut d.labels) {
+            // what is wrong with a whole flow is wrong with what it makes
+            if label.span == flow.span {
+                label.span = lowered.flow.target.span.range();
+            }
+        }
+        found.extend(of_flow);
+    }
+    found
+}
+
+/// A warning where nothing is known to identify the rows that a flow writes.
+fn multiset(
+    plan: &Plan,
+    view: &BoundView,
+    bound: &BoundFlow,
+    lowered: &LoweredFlow<'_>,
+) -> Option<Diagnostic> {
+    let one_row = plan.views.iter().find(|v| v.name == view.name).is_some_and(|view| {
+        let of_groups = view.ops.iter().rfind(|op| !matches!(op, ViewOp::Row(_)));
+        matches!(of_groups, Some(ViewOp::Aggregate { group_by, .. }) if group_by.is_empty())
+    });
+    if one_row || !bound.target().key.is_empty() {
+        return None;
+    }
+    let headline = format!("view \"{}\" has no key: it is written as a multiset", view.name);
+    Some(
+        Diagnostic::warning(codes::NO_KEY, headline)
+            .at(lowered.flow.head.span.range(), "")
+            .note("each update and delete looks through the target's table for an equal row")
+            .help("if some columns identify a row, name them in the flow: => target key (..)"),
+    )
+}
+
+/// The views all of whose tables are known, and those of the views that they read.
+fn with_known_tables(plan: &Plan, schemas: &[Arc<TableSchema>]) -> BTreeSet<String> {
+    let mut known: BTreeSet<String> = plan.views.iter().map(|v| v.name.clone()).collect();
+    loop {
+        let before = known.len();
+        let is_known = |input: &ViewInput| match &input.of {
+            InputOf::Table { table, .. } => schemas.iter().any(|schema| table.matches(&schema.id)),
+            InputOf::View(view) => known.contains(view),
+        };
+        let unknown: Vec<String> = plan
+            .views
+            .iter()
+            .filter(|view| !inputs(view).all(is_known))
+            .map(|view| view.name.clone())
+            .collect();
+        known.retain(|name| !unknown.contains(name));
+        if known.len() == before {
+            return known;
+        }
+    }
+}
+
+fn inputs(view: &ViewPlan) -> impl Iterator<Item = &ViewInput> {
+    let others = view.ops.iter().filter_map(|op| match op {
+        ViewOp::Join { with, .. } | ViewOp::Union { with, .. } => Some(with),
+        _ => None,
+    });
+    std::iter::once(&view.from).chain(others)
 }
