@@ -68,7 +68,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
     let mut flows: Vec<LoweredFlow<'_>> = Vec::new();
     for statement in statements {
         if let StatementKind::Flow(flow) = &statement.kind {
-            flows.extend(context.flow(flow, statement.span, &known.sources, &mut scope));
+            flows.extend(context.flow(flow, statement.span, &known, &mut scope));
         }
     }
     flow::make_names_unique(&mut flows);

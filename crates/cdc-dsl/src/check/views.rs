@@ -10,7 +10,7 @@ use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::Plan;
 use cdc_core::plan::program::BoundFlow;
 use cdc_core::plan::view::bind::{BoundView, bind};
-use cdc_core::plan::view::{InputOf, ViewInput, ViewOp, ViewPlan};
+use cdc_core::plan::view::{InputOf, OnConflict, ViewInput, ViewOp, ViewPlan};
 use cdc_core::schema::TableSchema;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub(crate) struct Views {
     /// The source that each is of, in the order of the file; `None` where that was reported.
     pub sources: Vec<Option<usize>>,
+    /// What flows of each do about conflicts that do not say otherwise.
+    pub on_conflict: Vec<OnConflict>,
     /// The columns of each.
     pub(super) columns: Vec<Columns>,
 }
@@ -27,7 +29,12 @@ pub(crate) struct Views {
 pub(crate) fn views(views: &[LoweredView<'_>], sources: &[SourceInfo], scope: &mut Scope<'_>) -> Views {
     let order = order(views);
     cycles(views, &order, scope);
-    let mut known = Views { sources: vec![None; views.len()], columns: vec![Columns::open(); views.len()] };
+    let policy = |view: &LoweredView<'_>| view.plan.as_ref().map(|plan| plan.on_conflict);
+    let mut known = Views {
+        sources: vec![None; views.len()],
+        on_conflict: views.iter().map(|view| policy(view).unwrap_or_default()).collect(),
+        columns: vec![Columns::open(); views.len()],
+    };
     for index in order {
         let Some(view) = views.get(index) else { continue };
         known.sources[index] = source_of(view, &known.sources, sources, scope);
