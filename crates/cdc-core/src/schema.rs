@@ -22,6 +22,10 @@ impl TableId {
 
 impl fmt::Display for TableId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // a view has no database
+        if self.database.is_empty() {
+            return f.write_str(&self.table);
+        }
         write!(f, "{}.{}", self.database, self.table)
     }
 }

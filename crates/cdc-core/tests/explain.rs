@@ -5,6 +5,9 @@ mod support;
 use cdc_core::expr::{Expr, ExprKind};
 use cdc_core::plan::explain::{to_dot, to_json, to_mermaid, to_text};
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
+use cdc_core::plan::view::{
+    Aggregate, AggregateItem, InputOf, JoinKind, OnConflict, OrderKey, Upsert, ViewInput, ViewOp, ViewPlan,
+};
 use cdc_core::plan::{
     CheckpointPlan, ColumnName, FlowOp, FlowPlan, NamedExpr, OptionValue, Options, Plan, SchemaChangeMode,
     SelectItem, SinkPlan, SourcePlan, TargetName, TemplatePart,
@@ -119,6 +122,169 @@ flow orders -> big_orders with { on_schema_change = evolve, exclude = [drop_colu
   sink[dw]
 "#;
     assert_eq!(to_text(&plan()), expect);
+}
+
+/// Two views, one of which reads the other, and a flow.
+fn plan_of_views() -> Plan {
+    let named = |e: &str, n: &str| NamedExpr { name: n.into(), expr: parse(e) };
+    let table = |name: &str, alias: &str| ViewInput {
+        of: InputOf::Table {
+            source: "src".into(),
+            table: TablePattern { database: None, table: NamePattern::exact(name) },
+        },
+        alias: alias.into(),
+        span: 0..0,
+    };
+    let of_view = |name: &str| ViewInput { of: InputOf::View(name.into()), alias: name.into(), span: 0..0 };
+    let item = |name: &str, function, distinct, arg: Option<&str>| AggregateItem {
+        name: name.into(),
+        function,
+        distinct,
+        arg: arg.map(parse),
+        span: 0..0,
+    };
+    let join = |kind, with, on: &str| ViewOp::Join { kind, with, on: parse(on), span: 0..0 };
+    let lines = ViewPlan {
+        name: "lines".into(),
+        from: table("orders", "o"),
+        ops: vec![
+            join(JoinKind::Inner, table("customers", "c"), "customer_id = c_id and kind <> 'a\"b'"),
+            join(JoinKind::Left, table("orders", "p"), "previous = p_id"),
+            ViewOp::Row(FlowOp::Where(parse("amount > 1"))),
+            ViewOp::Union { all: false, with: table("old", "old"), span: 0..0 },
+            ViewOp::Distinct { span: 0..0 },
+        ],
+        ttl_ms: Some(86_400_000),
+        on_conflict: OnConflict::Last,
+        span: 0..0,
+    };
+    let totals = ViewPlan {
+        name: "totals".into(),
+        from: of_view("lines"),
+        ops: vec![
+            ViewOp::Aggregate {
+                group_by: vec![named("customer", "customer"), named("a + 1", "next")],
+                items: vec![
+                    item("n", Aggregate::Count, false, None),
+                    item("#1", Aggregate::Sum, true, Some("amount")),
+                ],
+                span: 0..0,
+            },
+            ViewOp::Top {
+                count: 10,
+                by: vec![
+                    OrderKey { expr: parse("n"), descending: true },
+                    OrderKey { expr: parse("next"), descending: false },
+                ],
+                per: vec![parse("customer")],
+                span: 0..0,
+            },
+        ],
+        ttl_ms: None,
+        on_conflict: OnConflict::Error,
+        span: 0..0,
+    };
+    let plan = plan();
+    let flow = FlowPlan {
+        name: "totals => dw".into(),
+        tables: TablePattern::of_view("totals"),
+        view: Some("totals".into()),
+        ops: vec![FlowOp::Where(parse("n > 1"))],
+        target: TargetName::SameAsSource,
+        key: Some(vec!["customer".into()]),
+        upsert: Upsert::Force,
+        on_conflict: OnConflict::Log,
+        ..plan.flows[0].clone()
+    };
+    let mut sources = plan.sources.clone();
+    sources[0].options = options(&[("tables", OptionValue::List(vec!["shop.*".into()]))]);
+    Plan { sources, views: vec![totals, lines], flows: vec![flow], ..plan }
+}
+
+#[test]
+fn views_are_shown_operator_by_operator() {
+    let expect = r#"
+view totals
+  view[lines]
+  aggregate[totals] count(*) as n, sum(distinct amount) as `#1` group by customer, a + 1 as next
+  top[totals] 10 by n desc, next per customer
+  view[totals]
+
+view lines with { ttl = "24h", on_conflict = last }
+  upsert[src.shop.orders] as o
+  join[lines: c] join upsert[src.shop.customers] as c on customer_id = c_id and kind <> 'a"b'
+  left_join[lines: p] left join upsert[src.shop.orders] as p on previous = p_id
+  filter[lines] amount > 1
+  union[lines] union distinct upsert[src.shop.old]
+  distinct[lines]
+  view[lines]
+
+flow totals => dw with { upsert = force, on_conflict = log }
+  view[totals]
+  filter[totals => dw] n > 1
+  route[totals => dw] * key (customer)
+  sink[dw]
+"#;
+    let text = to_text(&plan_of_views());
+    assert_eq!(&text[text.find("\nview").unwrap()..], expect);
+}
+
+#[test]
+fn graphs_have_a_table_once_and_views_between_their_readers() {
+    let expect = r##"flowchart TD
+  source0["source[src]<br/>mysql"]
+  sink0["sink[dw]<br/>sqlite"]
+  table0["upsert[src.shop.orders]"]
+  table1["upsert[src.shop.customers]"]
+  table2["upsert[src.shop.old]"]
+  view0_0["aggregate[totals]<br/>count(*) as n, sum(distinct amount) as `#35;1` group by customer, a + 1 as next"]
+  view0_1["top[totals]<br/>10 by n desc, next per customer"]
+  view0["view[totals]"]
+  view1_0["join[lines: c]<br/>join upsert[src.shop.customers] as c on customer_id = c_id and kind #lt;#gt; 'a#quot;b'"]
+  view1_1["left_join[lines: p]<br/>left join upsert[src.shop.orders] as p on previous = p_id"]
+  view1_2["filter[lines]<br/>amount #gt; 1"]
+  view1_3["union[lines]<br/>union distinct upsert[src.shop.old]"]
+  view1_4["distinct[lines]"]
+  view1["view[lines]"]
+  flow0_0["filter[totals =#gt; dw]<br/>n #gt; 1"]
+  flow0_1["route[totals =#gt; dw]<br/>* key (customer)"]
+  source0 -->|"shop.orders"| table0
+  source0 -->|"shop.customers"| table1
+  source0 -->|"shop.old"| table2
+  view1 --> view0_0
+  view0_0 --> view0_1
+  view0_1 --> view0
+  table0 --> view1_0
+  table1 --> view1_0
+  view1_0 --> view1_1
+  table0 --> view1_1
+  view1_1 --> view1_2
+  view1_2 --> view1_3
+  table2 --> view1_3
+  view1_3 --> view1_4
+  view1_4 --> view1
+  view0 --> flow0_0
+  flow0_0 --> flow0_1
+  flow0_1 --> sink0
+"##;
+    assert_eq!(to_mermaid(&plan_of_views()), expect);
+    let dot = to_dot(&plan_of_views());
+    assert!(dot.contains("  view1_4 [label = \"distinct[lines]\"]\n"), "{dot}");
+    assert!(dot.contains("  view1_0 [label = \"join[lines: c]\\njoin upsert[src.shop.customers]"), "{dot}");
+    assert!(dot.contains("  table0 -> view1_1\n") && dot.contains("  view0 -> flow0_0\n"), "{dot}");
+}
+
+#[test]
+fn views_are_in_the_json() {
+    let json = to_json(&plan_of_views());
+    let lines =
+        r#"{"name":"lines","from":"upsert[src.shop.orders] as o","operators":[{"name":"join[lines: c]","#;
+    assert!(json.contains(lines), "{json}");
+    assert!(json.contains(r#"],"ttl_ms":86400000,"on_conflict":"last"}],"flows":[{"#), "{json}");
+    assert!(json.contains(r#""ttl_ms":null,"on_conflict":"error"}"#), "{json}");
+    assert!(json.contains(r#""source":"src","tables":"totals","view":"totals","operators":"#), "{json}");
+    assert!(json.contains(r#""upsert":"force","on_conflict":"log"}"#), "{json}");
+    assert!(to_json(&plan()).contains(r#""view":null"#));
 }
 
 #[test]

@@ -7,4 +7,4 @@ mod views;
 
 pub(crate) use tables::{as_given, covered, flow, unknown_table};
 pub(crate) use targets::targets;
-pub(crate) use views::{types, unread, views};
+pub(crate) use views::{Views, types, unread, views};

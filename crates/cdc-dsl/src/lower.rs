@@ -68,7 +68,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
     let mut flows: Vec<LoweredFlow<'_>> = Vec::new();
     for statement in statements {
         if let StatementKind::Flow(flow) = &statement.kind {
-            flows.extend(context.flow(flow, statement.span, &known.sources, &mut scope));
+            flows.extend(context.flow(flow, statement.span, &known, &mut scope));
         }
     }
     flow::make_names_unique(&mut flows);
@@ -83,7 +83,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
         nothing_flows(statements, &mut scope);
     } else if may_flow == flows.len() {
         // a flow that was not understood may be the one that reads a view
-        check::unread(&views, &flows, &mut scope);
+        check::unread(&views, &flows, &names, &mut scope);
     }
 
     let failed = |scope: &Scope<'_>| {
@@ -100,12 +100,12 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
         sources: sources.iter().map(|s| s.plan.clone()).collect(),
         sinks,
         views: views.into_iter().filter_map(|v| v.plan).collect(),
-        flows: flows.into_iter().filter_map(|f| f.plan).collect(),
+        flows: flows.iter().filter_map(|f| f.plan.clone()).collect(),
         tests,
     };
     let schemas: Vec<Arc<TableSchema>> =
         sources.iter().flat_map(|source| check::as_given(source, |_| true)).collect();
-    scope.diagnostics.extend(check::types(&plan, &schemas));
+    scope.diagnostics.extend(check::types(&plan, &flows, &schemas));
     ((!failed(&scope)).then_some(plan), scope.finish())
 }
 

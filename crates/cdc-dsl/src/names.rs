@@ -31,12 +31,14 @@ impl Kind {
 /// All names of a file.
 pub(crate) struct Names<'f> {
     entries: Vec<(&'f Name, Kind)>,
+    /// Those whose name was taken, which was reported.
+    again: Vec<(&'f Name, Kind)>,
 }
 
 impl<'f> Names<'f> {
     /// Collects them, and reports those that are defined twice.
     pub fn collect(parse: &'f Parse, scope: &mut Scope<'_>) -> Names<'f> {
-        let mut names = Names { entries: Vec::new() };
+        let mut names = Names { entries: Vec::new(), again: Vec::new() };
         let (mut sources, mut sinks, mut views) = (0, 0, 0);
         for statement in &parse.file.statements {
             let (name, kind) = match &statement.kind {
@@ -76,6 +78,7 @@ impl<'f> Names<'f> {
                     .at(name.span.range(), "again here")
                     .at(first.span.range(), "first here"),
             );
+            self.again.push((name, kind));
             return;
         }
         self.entries.push((name, kind));
@@ -97,6 +100,8 @@ impl<'f> Names<'f> {
         match self.find(&name.text) {
             Some(Kind::Broken) => None,
             Some(kind) if accepts(kind) => Some(kind),
+            // the other one of that name is meant
+            Some(_) if self.again.iter().any(|(n, k)| n.text == name.text && accepts(*k)) => None,
             Some(kind) => {
                 let headline = format!("\"{}\" is a {}, not a {wanted}", name.text, kind.word());
                 scope.report(Diagnostic::error(codes::UNKNOWN_NAME, headline).at(name.span.range(), ""));

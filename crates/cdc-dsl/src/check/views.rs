@@ -4,16 +4,23 @@ use super::columns::{Columns, Walk};
 use super::tables::unknown_table;
 use crate::ast::OpKind;
 use crate::lower::{LoweredFlow, LoweredView, Read, ReadOf, SourceInfo, exact_table};
+use crate::names::{Kind, Names};
 use crate::resolve::Scope;
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::Plan;
+use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::view::bind::{BoundView, bind};
+use cdc_core::plan::view::{InputOf, OnConflict, ViewInput, ViewOp, ViewPlan};
 use cdc_core::schema::TableSchema;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What is known of the views of a file.
 pub(crate) struct Views {
     /// The source that each is of, in the order of the file; `None` where that was reported.
     pub sources: Vec<Option<usize>>,
+    /// What flows of each do about conflicts that do not say otherwise.
+    pub on_conflict: Vec<OnConflict>,
     /// The columns of each.
     pub(super) columns: Vec<Columns>,
 }
@@ -22,7 +29,12 @@ pub(crate) struct Views {
 pub(crate) fn views(views: &[LoweredView<'_>], sources: &[SourceInfo], scope: &mut Scope<'_>) -> Views {
     let order = order(views);
     cycles(views, &order, scope);
-    let mut known = Views { sources: vec![None; views.len()], columns: vec![Columns::open(); views.len()] };
+    let policy = |view: &LoweredView<'_>| view.plan.as_ref().map(|plan| plan.on_conflict);
+    let mut known = Views {
+        sources: vec![None; views.len()],
+        on_conflict: views.iter().map(|view| policy(view).unwrap_or_default()).collect(),
+        columns: vec![Columns::open(); views.len()],
+    };
     for index in order {
         let Some(view) = views.get(index) else { continue };
         known.sources[index] = source_of(view, &known.sources, sources, scope);
@@ -191,7 +203,12 @@ fn columns_of(read: &Read<'_>, source: &SourceInfo, reported: &mut Vec<Diagnosti
 }
 
 /// Warns of views that no flow reads, neither itself nor through other views.
-pub(crate) fn unread(views: &[LoweredView<'_>], flows: &[LoweredFlow<'_>], scope: &mut Scope<'_>) {
+pub(crate) fn unread(
+    views: &[LoweredView<'_>],
+    flows: &[LoweredFlow<'_>],
+    names: &Names<'_>,
+    scope: &mut Scope<'_>,
+) {
     let mut is_read = vec![false; views.len()];
     let mut open: Vec<usize> = flows.iter().filter_map(|flow| flow.view).collect();
     while let Some(index) = open.pop() {
@@ -201,10 +218,13 @@ pub(crate) fn unread(views: &[LoweredView<'_>], flows: &[LoweredFlow<'_>], scope
             open.extend(read_by(&views[index]).map(|(index, _)| index));
         }
     }
-    // of one that is wrong enough was said
-    let unread = views.iter().zip(is_read).filter(|(view, is_read)| !is_read && view.plan.is_some());
-    for (view, _) in unread {
+    for (index, (view, is_read)) in views.iter().zip(is_read).enumerate() {
         let name = &view.view.name;
+        // of one that is wrong, or has another one's name, enough was said
+        let has_name = names.find(&name.text) == Some(Kind::View(index));
+        if is_read || view.plan.is_none() || !has_name {
+            continue;
+        }
         scope.report(
             Diagnostic::warning(codes::NO_FLOW, format!("view \"{}\" is read by no flow", name.text))
                 .at(name.span.range(), "")
@@ -213,9 +233,81 @@ pub(crate) fn unread(views: &[LoweredView<'_>], flows: &[LoweredFlow<'_>], scope
     }
 }
 
-/// Types, keys and collations of views and of the flows that read them: what `cdc_core::plan::view::bind` says of a plan in
-/// which nothing else is wrong, with the tables that are known. This is the one place where it is asked.
-pub(crate) fn types(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Vec<Diagnostic> {
-    _ = (plan, schemas);
-    Vec::new()
+/// Types, keys and collations of views and of the flows that read them, with the tables that are known: what the engine says
+/// of a plan in which nothing else is wrong. This is the one place where it is asked.
+pub(crate) fn types(plan: &Plan, flows: &[LoweredFlow<'_>], schemas: &[Arc<TableSchema>]) -> Vec<Diagnostic> {
+    let wanted = with_known_tables(plan, schemas);
+    let graph = match bind(&plan.views, &wanted, schemas) {
+        Ok(graph) => graph,
+        Err(found) => return found,
+    };
+    let mut found = Vec::new();
+    for (flow, lowered) in plan.flows.iter().zip(flows) {
+        let Some(view) = flow.view.as_ref().and_then(|name| graph.view(name)) else { continue };
+        let mut of_flow = match BoundFlow::bind(flow, &view.schema) {
+            Ok(bound) => multiset(plan, view, &bound, lowered).into_iter().collect(),
+            Err(found) => found,
+        };
+        for label in of_flow.iter_mut().flat_map(|d| &mut d.labels) {
+            // what is wrong with a whole flow is wrong with what it makes
+            if label.span == flow.span {
+                label.span = lowered.flow.target.span.range();
+            }
+        }
+        found.extend(of_flow);
+    }
+    found
+}
+
+/// A warning where nothing is known to identify the rows that a flow writes.
+fn multiset(
+    plan: &Plan,
+    view: &BoundView,
+    bound: &BoundFlow,
+    lowered: &LoweredFlow<'_>,
+) -> Option<Diagnostic> {
+    let one_row = plan.views.iter().find(|v| v.name == view.name).is_some_and(|view| {
+        let of_groups = view.ops.iter().rfind(|op| !matches!(op, ViewOp::Row(_)));
+        matches!(of_groups, Some(ViewOp::Aggregate { group_by, .. }) if group_by.is_empty())
+    });
+    if one_row || !bound.target().key.is_empty() {
+        return None;
+    }
+    let headline = format!("view \"{}\" has no key: it is written as a multiset", view.name);
+    Some(
+        Diagnostic::warning(codes::NO_KEY, headline)
+            .at(lowered.flow.head.span.range(), "")
+            .note("each update and delete looks through the target's table for an equal row")
+            .help("if some columns identify a row, name them in the flow: => target key (..)"),
+    )
+}
+
+/// The views all of whose tables are known, and those of the views that they read.
+fn with_known_tables(plan: &Plan, schemas: &[Arc<TableSchema>]) -> BTreeSet<String> {
+    let mut known: BTreeSet<String> = plan.views.iter().map(|v| v.name.clone()).collect();
+    loop {
+        let before = known.len();
+        let is_known = |input: &ViewInput| match &input.of {
+            InputOf::Table { table, .. } => schemas.iter().any(|schema| table.matches(&schema.id)),
+            InputOf::View(view) => known.contains(view),
+        };
+        let unknown: Vec<String> = plan
+            .views
+            .iter()
+            .filter(|view| !inputs(view).all(is_known))
+            .map(|view| view.name.clone())
+            .collect();
+        known.retain(|name| !unknown.contains(name));
+        if known.len() == before {
+            return known;
+        }
+    }
+}
+
+fn inputs(view: &ViewPlan) -> impl Iterator<Item = &ViewInput> {
+    let others = view.ops.iter().filter_map(|op| match op {
+        ViewOp::Join { with, .. } | ViewOp::Union { with, .. } => Some(with),
+        _ => None,
+    });
+    std::iter::once(&view.from).chain(others)
 }

@@ -4,6 +4,7 @@ use super::expr::{Place, Qualifiers, lower_expr};
 use super::view::{POLICIES, no_parts};
 use super::{MODES, SourceInfo, option, table};
 use crate::ast::{Expr, Flow, Name, Named, Op, OpKind, OptionValueKind, SelectItem, Span, TablePartKind};
+use crate::check::Views;
 use crate::names::{Kind, Names};
 use crate::options::check_options;
 use crate::resolve::Scope;
@@ -93,12 +94,12 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
 }
 
 impl<'f> Context<'f> {
-    /// Lowers a flow; `None` if its head was reported. `of_views` are the sources of the views, in the order of the file.
+    /// Lowers a flow; `None` if its head was reported. `views` is what is known of those of the file.
     pub fn flow(
         &self,
         flow: &'f Flow,
         span: Span,
-        of_views: &[Option<usize>],
+        views: &Views,
         scope: &mut Scope<'_>,
     ) -> Option<LoweredFlow<'f>> {
         let is_head = |k| matches!(k, Kind::Source(_) | Kind::View(_));
@@ -112,7 +113,7 @@ impl<'f> Context<'f> {
             Some(Kind::View(index)) => {
                 let whole = no_parts(&flow.head, scope);
                 let tables = whole.map(|()| TablePattern::of_view(&flow.head.root.text));
-                (tables, of_views.get(index).copied().flatten(), Some(index))
+                (tables, views.sources.get(index).copied().flatten(), Some(index))
             }
             _ => (None, None, None),
         };
@@ -164,7 +165,11 @@ impl<'f> Context<'f> {
             soft_delete: options.text("soft_delete").map(str::to_owned),
             last_of_key: options.text("key_conflict") == Some("last"),
             upsert: options.text("upsert").and_then(Upsert::from_name).unwrap_or_default(),
-            on_conflict: options.text("on_conflict").and_then(OnConflict::from_name).unwrap_or_default(),
+            on_conflict: options
+                .text("on_conflict")
+                .and_then(OnConflict::from_name)
+                .or_else(|| views.on_conflict.get(view?).copied())
+                .unwrap_or_default(),
             span: span.range(),
         };
         let of = source.and_then(|index| self.sources.get(index));

@@ -53,7 +53,11 @@ pub(crate) fn view_options() -> Vec<OptionDescriptor> {
             not_yet: Some("state is kept for ever"),
             ..option("ttl", OptionKind::Duration, "how long state is kept, in source time")
         },
-        option("on_conflict", OptionKind::Choice(POLICIES), "what to do about two rows of a key"),
+        option(
+            "on_conflict",
+            OptionKind::Choice(POLICIES),
+            "what flows of it do about two rows of their key that do not say otherwise",
+        ),
     ]
 }
 
