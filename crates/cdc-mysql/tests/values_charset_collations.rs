@@ -347,7 +347,7 @@ async fn compare_rows(
     let of = || Charset::new(charset, collation);
     let collator = collator(charset, collation)?;
     let labels: Arc<[Arc<str>]> = LABELS.iter().map(|l| Arc::from(*l)).collect::<Vec<_>>().into();
-    let varchar = || ColumnType::VarChar { length: 200, charset: of() };
+    let varchar = || ColumnType::VarChar { length: 400, charset: of() };
     let schema = TableSchema {
         id: TableId::new("texts", "t"),
         version: 1,
@@ -366,7 +366,7 @@ async fn compare_rows(
     };
     let (set, list) = (format!("CHARACTER SET {charset} COLLATE {collation}"), LABELS.join("','"));
     conn.query_drop(format!(
-        "CREATE TEMPORARY TABLE t (id INT PRIMARY KEY, a VARCHAR(200) {set}, b VARCHAR(200) {set}, p VARCHAR(200) {set}, \
+        "CREATE TEMPORARY TABLE t (id INT PRIMARY KEY, a VARCHAR(400) {set}, b VARCHAR(400) {set}, p VARCHAR(400) {set}, \
          e ENUM('{list}') {set}, s SET('{list}') {set})"
     ))
     .await?;
