@@ -32,6 +32,11 @@ pub const STEPS: &[(&str, &str)] = &[
         "refusal.noted",
         "that a target refuses a step of a schema change is durable, and the tick is not yet written without it",
     ),
+    (
+        "views.saved",
+        "what views' tables hold is durable as of a tick, and the checkpoint of it is not written",
+    ),
+    ("views.speak", "a checkpoint says at which tick views speak, and they have not spoken"),
     ("checkpoint.partial", "a checkpoint is written and durable, under the name of an unfinished one"),
     ("checkpoint.renamed", "it has its name, and the folder is not synced"),
     ("checkpoint.saved", "it is durable, and older ones are still there"),

@@ -666,6 +666,7 @@ impl Driver {
             }
             self.base.views_from = Some(tick + 1);
             self.checkpoint(tick, state)?;
+            faults::at("views.speak");
         }
         let first = self.base.views_from.unwrap_or(open.tick);
         if let Some(views) = &self.views {

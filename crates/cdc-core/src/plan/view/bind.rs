@@ -211,6 +211,8 @@ struct Output {
     /// Registers are places in the row.
     columns: Vec<ShapeColumn>,
     key: Option<Vec<usize>>,
+    /// Columns of which one may stand for the other in the key: an equality of a join says that they agree in each row.
+    same: Vec<(usize, usize)>,
 }
 
 /// Binds views that somebody reads, and those that they read.
@@ -483,6 +485,7 @@ impl<'p> GraphBinder<'p> {
             node,
             columns: columns.collect(),
             key: schema.key().and_then(|key| key.iter().map(place).collect()),
+            same: Vec::new(),
         }
     }
 
@@ -498,8 +501,20 @@ impl<'p> GraphBinder<'p> {
             return None;
         }
         let registers: Vec<usize> = shape.columns.iter().map(|c| c.register).collect();
-        let key =
-            input.key.and_then(|key| key.iter().map(|k| registers.iter().position(|r| r == k)).collect());
+        let place = |register: usize| registers.iter().position(|r| *r == register);
+        // what stands for a column of the key that is left out
+        let stands_for = |register: usize| {
+            input.same.iter().find_map(|(a, b)| match register {
+                r if r == *a => place(*b),
+                r if r == *b => place(*a),
+                _ => None,
+            })
+        };
+        let key = input
+            .key
+            .as_ref()
+            .and_then(|key| key.iter().map(|k| place(*k).or_else(|| stands_for(*k))).collect());
+        let same = input.same.iter().filter_map(|(a, b)| Some((place(*a)?, place(*b)?))).collect();
         let columns = shape
             .columns
             .into_iter()
@@ -514,12 +529,12 @@ impl<'p> GraphBinder<'p> {
             registers,
         };
         if map.same_row && map.steps.is_empty() {
-            return Some(Output { node: input.node, columns, key });
+            return Some(Output { node: input.node, columns, key, same });
         }
         let word = if map.same_row { "filter" } else { "map" };
         let node = self
             .node(format!("{word}[{}]", plan.name), NodeKind::Map { input: input.node, map: Arc::new(map) });
-        Some(Output { node, columns, key })
+        Some(Output { node, columns, key, same })
     }
 
     /// `meta.` is about changes of one table; a view's row comes of several.
@@ -696,6 +711,18 @@ impl<'p> GraphBinder<'p> {
             }
             _ => None,
         };
+        let mut same = left.same.clone();
+        if kind == JoinKind::Inner {
+            same.extend(right.same.iter().map(|(a, b)| (a + widths[0], b + widths[0])));
+            // equal in the join only if equal in a key of either
+            let pairs = keys[0]
+                .iter()
+                .zip(&keys[1])
+                .filter(|(a, b)| a.is_of_type(a.expr.ty()) && b.is_of_type(b.expr.ty()) && !a.nulls_meet);
+            same.extend(
+                pairs.filter_map(|(a, b)| Some((a.expr.as_column()?, b.expr.as_column()? + widths[0]))),
+            );
+        }
         let kind_node = NodeKind::Join {
             kind,
             inputs: [left.node, right.node],
@@ -703,7 +730,7 @@ impl<'p> GraphBinder<'p> {
             widths,
         };
         let node = self.node(format!("{}[{}: {alias}]", kind.word().replace(' ', "_"), plan.name), kind_node);
-        let output = Output { node, columns, key };
+        let output = Output { node, columns, key, same };
         self.thinned(output, &rest, plan, table)
     }
 
@@ -792,6 +819,7 @@ impl<'p> GraphBinder<'p> {
             node,
             columns: columns.into_iter().map(|(c, _)| c).collect(),
             key: Some(key).filter(|k| !k.is_empty()),
+            same: Vec::new(),
         })
     }
 
@@ -894,7 +922,7 @@ impl<'p> GraphBinder<'p> {
             NodeKind::Group { input: input.node, group: Arc::new(group) },
         );
         let key = (0..input.columns.len()).collect();
-        Some(Output { node, columns: input.columns, key: Some(key) })
+        Some(Output { node, columns: input.columns, key: Some(key), same: Vec::new() })
     }
 
     fn union(&mut self, left: Output, right: Output, span: &Span, plan: &ViewPlan) -> Option<Output> {
@@ -928,7 +956,7 @@ impl<'p> GraphBinder<'p> {
         }
         let node = self
             .node(format!("union[{}]", plan.name), NodeKind::Union { inputs: vec![left.node, right.node] });
-        Some(Output { node, columns, key: None })
+        Some(Output { node, columns, key: None, same: Vec::new() })
     }
 
     #[allow(clippy::too_many_arguments)]
