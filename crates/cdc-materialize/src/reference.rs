@@ -4,7 +4,7 @@ use cdc_core::plan::view::JoinKind;
 use cdc_core::plan::view::bind::{Graph, NodeKind, key_of, with_values};
 use cdc_core::schema::TableId;
 use cdc_core::{Result, Row, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The rows of every view of a graph, by its name, each as often as it is there; `tables` hold the columns that travel
 /// ([`cdc_core::plan::view::bind::TableInput::columns`]).
@@ -25,7 +25,7 @@ pub fn evaluate(graph: &Graph, tables: &BTreeMap<TableId, Vec<Row>>) -> Result<B
                 out
             }
             NodeKind::Join { kind, inputs, keys, widths } => {
-                let keyed = |side: usize| -> Result<Vec<(Option<Vec<u8>>, &Row)>> {
+                let keyed = |side: usize| -> Result<Vec<Keyed<'_>>> {
                     nodes[inputs[side]]
                         .iter()
                         .map(|row| Ok((key_of(&keys[side], &view, row)?, row)))
@@ -76,32 +76,41 @@ pub fn evaluate(graph: &Graph, tables: &BTreeMap<TableId, Vec<Row>>) -> Result<B
 type Keyed<'r> = (Option<Vec<u8>>, &'r Row);
 
 fn joined(kind: JoinKind, left: &[Keyed<'_>], right: &[Keyed<'_>], widths: [usize; 2]) -> Vec<Row> {
-    let matches = |a: &Keyed<'_>, b: &Keyed<'_>| a.0.is_some() && a.0 == b.0;
+    let by_key = |side: &[Keyed<'_>]| {
+        let mut map: HashMap<Vec<u8>, Vec<Row>> = HashMap::new();
+        for (key, row) in side {
+            if let Some(key) = key {
+                map.entry(key.clone()).or_default().push((*row).clone());
+            }
+        }
+        map
+    };
     let row = |left: Option<&Row>, right: Option<&Row>| {
         let nulls = |n: usize| (0..n).map(|_| Value::Null).collect::<Vec<_>>();
         let left = left.map_or_else(|| nulls(widths[0]), |row| row.iter().collect());
         let right = right.map_or_else(|| nulls(widths[1]), |row| row.iter().collect());
         Row::pack(left.into_iter().chain(right))
     };
+    let (of_left, of_right) = (by_key(left), by_key(right));
     let mut out = Vec::new();
-    for a in left {
-        let found: Vec<&Keyed<'_>> = right.iter().filter(|b| matches(a, b)).collect();
+    for (key, a) in left {
+        let found = key.as_ref().and_then(|key| of_right.get(key)).map_or(&[][..], Vec::as_slice);
         match kind {
-            JoinKind::Semi if !found.is_empty() => out.push(a.1.clone()),
-            JoinKind::Anti if found.is_empty() => out.push(a.1.clone()),
+            JoinKind::Semi if !found.is_empty() => out.push((*a).clone()),
+            JoinKind::Anti if found.is_empty() => out.push((*a).clone()),
             JoinKind::Semi | JoinKind::Anti => {}
             _ => {
-                out.extend(found.iter().map(|b| row(Some(a.1), Some(b.1))));
+                out.extend(found.iter().map(|b| row(Some(a), Some(b))));
                 if found.is_empty() && matches!(kind, JoinKind::Left | JoinKind::Full) {
-                    out.push(row(Some(a.1), None));
+                    out.push(row(Some(a), None));
                 }
             }
         }
     }
     if matches!(kind, JoinKind::Right | JoinKind::Full) {
-        for b in right {
-            if !left.iter().any(|a| matches(a, b)) {
-                out.push(row(None, Some(b.1)));
+        for (key, b) in right {
+            if !key.as_ref().is_some_and(|key| of_left.contains_key(key)) {
+                out.push(row(None, Some(b)));
             }
         }
     }

@@ -119,6 +119,9 @@ pub struct Change<K, R, T> {
 /// A key of which rows are alive, and the one that was given out for it.
 type Entry<R> = (Alive<R>, Option<R>);
 
+/// What a time has changed, or what it could not.
+type Closed<K, R, T> = Result<Vec<Change<K, R, T>>, Conflict<K, R>>;
+
 /// What comes per time.
 type Open<K, R, T> = BTreeMap<T, Vec<(K, R, i64)>>;
 
@@ -167,7 +170,7 @@ impl<K: Hash + Eq + Ord + Clone + Debug, R: Ord + Clone + Debug, T: Ord + Copy> 
     ///
     /// # Errors
     /// Under [`Policy::Error`] the first conflict; what was closed with it has not changed anything then but is lost.
-    pub fn close(&mut self, time: T) -> Result<Vec<Change<K, R, T>>, Conflict<K, R>> {
+    pub fn close(&mut self, time: T) -> Closed<K, R, T> {
         let mut out = Vec::new();
         while let Some(entry) = self.open.first_entry()
             && *entry.key() <= time
@@ -227,10 +230,7 @@ mod tests {
     /// Entries of a changelog: key, row, time, times.
     type Log = Vec<(u8, u8, u8, i64)>;
 
-    fn closed(
-        log: &[(u8, u8, u8, i64)],
-        policy: Policy,
-    ) -> Result<Vec<Change<u8, u8, u8>>, Conflict<u8, u8>> {
+    fn closed(log: &[(u8, u8, u8, i64)], policy: Policy) -> Closed<u8, u8, u8> {
         let mut upserts = Upserts::new(policy);
         for (key, row, time, times) in log {
             upserts.change(*key, *row, *time, *times);

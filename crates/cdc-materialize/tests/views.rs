@@ -328,13 +328,11 @@ fn history(random: &mut Random, ticks: u64) -> (Vec<Record>, BTreeMap<Tick, Tabl
     let (mut records, mut states) = (Vec::new(), BTreeMap::new());
     let mut now: Tables = vec![BTreeMap::new(); 3];
     for tick in 1..=ticks {
-        let mut ordinal = 0;
         let origin =
             Origin { timestamp_micros: tick as i64, file: "log".into(), offset: tick, ..Origin::default() };
-        for _ in 0..random.below(6) {
+        for ordinal in 1..=random.below(6) {
             let at = random.below(3) as usize;
             let table = &mut now[at];
-            ordinal += 1;
             if random.below(60) == 0 {
                 table.clear();
                 let id = schemas[at].id.clone();
@@ -491,6 +489,7 @@ fn plan(views: Vec<ViewPlan>, flows: Vec<FlowPlan>) -> Plan {
         }],
         views,
         flows,
+        tests: vec![],
     }
 }
 

@@ -20,13 +20,17 @@
 //! *Modes.* Where a mode keeps the target from following the source (ignore, lenient, what a target has refused), rows are
 //! compared as they are written: by what the state folder's last checkpoint says of the target. What is left different is listed.
 //!
+//! *Views* are worked out anew from their tables, read in one snapshot ([`views`]).
+//!
 //! *Memory.* Per target table 8 bytes for each row, and the keys that differ; of a multiset some 20 bytes for each row
 //! that is another.
 
+mod views;
+
 use cdc_core::connector::{ColumnDifference, Comparison, TargetReader, TargetTable};
 use cdc_core::event::{Op, Origin};
-use cdc_core::plan::Plan;
 use cdc_core::plan::program::{BoundFlow, RowMeta};
+use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::zero_dates::{DateView, TableView};
 use cdc_core::{Error, Result, Row, RowBuilder, codes};
@@ -186,7 +190,11 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
     let narrow = Arc::new(Narrow::new(&Server::ask(&mut conn).await?));
     let dates = DateView::new(config.zero_dates);
     let shown: Vec<Arc<TableSchema>> = schemas.iter().map(|s| dates.schema(&narrow.schema(s))).collect();
-    crate::job::bind_all(plan, &shown)?;
+    let of_views = views::Source { schemas: &schemas, narrow: narrow.clone(), dates: &dates };
+    let graph = views::graph(plan, options, &of_views)?;
+    let with_views: Vec<Arc<TableSchema>> =
+        shown.iter().cloned().chain(graph.views.iter().map(|view| view.schema.clone())).collect();
+    crate::job::bind_all(plan, &with_views)?;
     let mut evolved =
         EvolvedNow { state: options.state.clone(), end: Instant::now() + options.wait, checkpoint: None };
     for sink in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
@@ -195,7 +203,8 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
             continue;
         };
         let mut feeds: BTreeMap<String, Vec<Feed>> = BTreeMap::new();
-        for flow in plan.flows.iter().filter(|f| f.sink == sink.name && f.source == source.name) {
+        let of_sink = |flow: &&FlowPlan| flow.sink == sink.name && flow.source == source.name;
+        for flow in plan.flows.iter().filter(of_sink) {
             for schema in schemas.iter().filter(|s| flow.takes(&s.id)) {
                 let view = dates.table(&narrow.schema(schema));
                 let bound = BoundFlow::bind(flow, view.schema()).map_err(|mut d| {
@@ -219,6 +228,13 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
                 };
                 feeds.entry(feed.table().name.clone()).or_default().push(feed);
             }
+        }
+        for flow in plan.flows.iter().filter(of_sink).filter(|f| f.view.is_some()) {
+            let told = &mut |rows| each(&flow.name, rows);
+            let reader = reader.as_mut();
+            report
+                .tables
+                .push(views::table(&mut conn, reader, flow, &graph, &of_views, options, told).await?);
         }
         for (target, feeds) in feeds {
             let name = format!("{}.{target}", sink.name);

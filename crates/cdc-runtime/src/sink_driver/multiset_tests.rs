@@ -284,6 +284,10 @@ fn follows(history: History, flow: FlowPlan, workers: usize) {
             sinks: BTreeMap::new(),
             failure: failure.clone(),
             counters: counters.clone(),
+            views: Arc::default(),
+            inputs: Arc::default(),
+            speaks: Arc::default(),
+            notices: Arc::default(),
         };
         if worker.index() == 0
             && let Some(receive) = receive.lock().unwrap().take()
@@ -292,7 +296,7 @@ fn follows(history: History, flow: FlowPlan, workers: usize) {
         }
         let port = Port { worker: worker.index(), to: to.lock().unwrap().clone(), shared: shared.clone() };
         ports.sinks.insert("dw".into(), (cdc_core::connector::Delivery::Net, Box::new(port)));
-        let probe = render(worker, &plan, ports);
+        let (probe, _) = render(worker, &plan, ports);
         while !probe.done() {
             worker.step_or_park(Some(Duration::from_millis(5)));
         }

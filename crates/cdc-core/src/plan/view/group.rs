@@ -72,9 +72,6 @@ enum Sum {
     Double(BigInt),
 }
 
-/// The exponent of the least double.
-const LEAST: i64 = 1074;
-
 impl Sum {
     fn add(&mut self, number: &Number, times: i64) {
         if let Number::Double(double) = number {
@@ -139,7 +136,6 @@ fn from_units(units: &BigInt) -> f64 {
     } else {
         (exponent as u64 + 1) << 52 | (kept & ((1 << 52) - 1))
     };
-    debug_assert!(LEAST == 1074);
     let double = f64::from_bits(bits);
     if units.sign() == Sign::Minus { -double } else { double }
 }
@@ -332,7 +328,7 @@ mod tests {
             seed
         };
         let mut doubles =
-            vec![0.0, 1.0, -1.0, 0.1, 5e-324, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 2.2250738585072011e-308];
+            vec![0.0, 1.0, -1.0, 0.1, 5e-324, f64::MAX, f64::MIN, f64::MIN_POSITIVE, f64::MIN_POSITIVE / 2.0];
         doubles.extend((0..10_000).map(|_| f64::from_bits(random())).filter(|d| d.is_finite()));
         for double in doubles {
             assert_eq!(from_units(&in_units(double)).to_bits(), (double + 0.0).to_bits(), "{double:e}");

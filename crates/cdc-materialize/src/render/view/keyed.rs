@@ -48,6 +48,9 @@ pub(super) trait Logic: 'static {
 
 type Keyed = (Key, Row, Tick, isize);
 
+/// What is kept of each key, and what was said of it.
+type States<S> = HashMap<Key, (S, Vec<(Row, isize)>), foldhash::fast::FixedState>;
+
 pub(super) fn keyed<'scope, L: Logic>(
     rows: Rows<'scope>,
     name: &str,
@@ -81,8 +84,7 @@ pub(super) fn keyed<'scope, L: Logic>(
         &name.clone(),
         move |initial, _| {
             let mut open: BTreeMap<Tick, Vec<(Key, Row, isize)>> = BTreeMap::new();
-            let mut states: HashMap<Key, (L::State, Vec<(Row, isize)>), foldhash::fast::FixedState> =
-                HashMap::default();
+            let mut states: States<L::State> = HashMap::default();
             let mut held: Option<Capability<Tick>> = None;
             let owns_nothing = worker_of_key(&[]) % shared.peers as u64 == shared.index as u64;
             if logic.has_key_of_nothing() && owns_nothing {
@@ -148,7 +150,7 @@ pub(super) fn keyed<'scope, L: Logic>(
 
 fn one_key<L: Logic>(
     logic: &L,
-    states: &mut HashMap<Key, (L::State, Vec<(Row, isize)>), foldhash::fast::FixedState>,
+    states: &mut States<L::State>,
     changes: &[(Key, Row, isize)],
     give: &mut impl FnMut(Row, isize),
 ) -> Result<()> {

@@ -149,10 +149,21 @@ impl Unicode9 {
     }
 
     pub(super) fn compare(&self, a: &str, b: &str) -> Ordering {
-        // what is the same at the front weighs the same: no weight hangs on two characters
-        let same = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
-        let same = (0..=same).rev().find(|i| a.is_char_boundary(*i)).unwrap_or(0);
-        self.of(&a[same..]).cmp(self.of(&b[same..]))
+        let (mut a, mut b) = (a.chars(), b.chars());
+        loop {
+            let (rest_a, rest_b) = (a.as_str(), b.as_str());
+            if let (Some(x), Some(y)) = (a.next(), b.next()) {
+                let (v, w) = (self.entry(x as u32), self.entry(y as u32));
+                if x == y || v == w && v != COMPUTED {
+                    continue;
+                }
+                if (1..=0xffff).contains(&v) && (1..=0xffff).contains(&w) {
+                    return v.cmp(&w);
+                }
+            }
+            // from here on their weights need not stand one beside the other
+            return self.of(rest_a).cmp(self.of(rest_b));
+        }
     }
 
     pub(super) fn like_key(&self, c: char) -> u32 {
