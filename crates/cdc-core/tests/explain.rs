@@ -222,6 +222,7 @@ view lines with { ttl = "24h", on_conflict = last }
 flow totals => dw with { upsert = force, on_conflict = log }
   view[totals]
   filter[totals => dw] n > 1
+  upsert[totals => dw] key (customer)
   route[totals => dw] * key (customer)
   sink[dw]
 "#;
@@ -247,7 +248,8 @@ fn graphs_have_a_table_once_and_views_between_their_readers() {
   view1_4["distinct[lines]"]
   view1["view[lines]"]
   flow0_0["filter[totals =#gt; dw]<br/>n #gt; 1"]
-  flow0_1["route[totals =#gt; dw]<br/>* key (customer)"]
+  flow0_1["upsert[totals =#gt; dw]<br/>key (customer)"]
+  flow0_2["route[totals =#gt; dw]<br/>* key (customer)"]
   source0 -->|"shop.orders"| table0
   source0 -->|"shop.customers"| table1
   source0 -->|"shop.old"| table2
@@ -265,7 +267,8 @@ fn graphs_have_a_table_once_and_views_between_their_readers() {
   view1_4 --> view1
   view0 --> flow0_0
   flow0_0 --> flow0_1
-  flow0_1 --> sink0
+  flow0_1 --> flow0_2
+  flow0_2 --> sink0
 "##;
     assert_eq!(to_mermaid(&plan_of_views()), expect);
     let dot = to_dot(&plan_of_views());

@@ -47,10 +47,18 @@ fn row_operator(op: &FlowOp, of: &str) -> Operator {
 /// The operators between a flow's source and its sink.
 fn operators(flow: &FlowPlan) -> Vec<Operator> {
     let mut out: Vec<Operator> = flow.ops.iter().map(|op| row_operator(op, &flow.name)).collect();
-    let key = match &flow.key {
-        Some(columns) => format!(" key ({})", comma(columns, |c| name(c))),
-        None => String::new(),
-    };
+    let key = flow.key.as_ref().map(|columns| format!("key ({})", comma(columns, |c| name(c))));
+    if let (Some(_), Some(key)) = (&flow.view, &key) {
+        let watched = match flow.upsert {
+            Upsert::Force => Some(key.clone()),
+            // which key a view has is known with its tables
+            Upsert::Auto => Some(format!("{key}, left out if the view's own key is part of it")),
+            Upsert::None => None,
+        };
+        let operator = |text| Operator { name: format!("upsert[{}]", flow.name), text };
+        out.extend(watched.map(operator));
+    }
+    let key = key.map(|key| format!(" {key}")).unwrap_or_default();
     let text = format!("{}{key}", target(&flow.target));
     out.push(Operator { name: format!("route[{}]", flow.name), text });
     out

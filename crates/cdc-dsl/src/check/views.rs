@@ -7,10 +7,10 @@ use crate::lower::{LoweredFlow, LoweredView, Read, ReadOf, SourceInfo, exact_tab
 use crate::names::{Kind, Names};
 use crate::resolve::Scope;
 use cdc_core::diagnostic::{Diagnostic, codes};
-use cdc_core::plan::Plan;
-use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::program::{BoundFlow, Stage};
 use cdc_core::plan::view::bind::{BoundView, bind};
-use cdc_core::plan::view::{InputOf, OnConflict, ViewInput, ViewOp, ViewPlan};
+use cdc_core::plan::view::{InputOf, OnConflict, Upsert, ViewInput, ViewOp, ViewPlan};
+use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::schema::TableSchema;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -245,7 +245,10 @@ pub(crate) fn types(plan: &Plan, flows: &[LoweredFlow<'_>], schemas: &[Arc<Table
     for (flow, lowered) in plan.flows.iter().zip(flows) {
         let Some(view) = flow.view.as_ref().and_then(|name| graph.view(name)) else { continue };
         let mut of_flow = match BoundFlow::bind(flow, &view.schema) {
-            Ok(bound) => multiset(plan, view, &bound, lowered).into_iter().collect(),
+            Ok(bound) => {
+                let multiset = multiset(plan, view, &bound, lowered);
+                multiset.into_iter().chain(unwatched(flow, view, lowered)).collect()
+            }
             Err(found) => found,
         };
         for label in of_flow.iter_mut().flat_map(|d| &mut d.labels) {
@@ -279,6 +282,33 @@ fn multiset(
             .at(lowered.flow.head.span.range(), "")
             .note("each update and delete looks through the target's table for an equal row")
             .help("if some columns identify a row, name them in the flow: => target key (..)"),
+    )
+}
+
+/// A warning where a flow says that nobody is to watch a key of which nothing proves that it tells the rows apart.
+fn unwatched(flow: &FlowPlan, view: &BoundView, lowered: &LoweredFlow<'_>) -> Option<Diagnostic> {
+    if flow.upsert != Upsert::None {
+        return None;
+    }
+    let mut rows = view.schema.clone();
+    for op in &flow.ops {
+        rows = Stage::bind(op, &rows).ok()?.output().clone();
+    }
+    let stated: Option<Vec<usize>> = flow.key.as_ref()?.iter().map(|name| rows.column_index(name)).collect();
+    let auto = FlowPlan { upsert: Upsert::Auto, ..flow.clone() };
+    if !auto.is_watched(&rows, &stated?) {
+        return None;
+    }
+    let entry = lowered.flow.with.iter().flat_map(|b| &b.entries).find(|e| e.name.text == "upsert")?;
+    let headline = format!("nothing watches the key of flow \"{}\"", flow.name);
+    Some(
+        Diagnostic::warning(codes::VIEW_CONFLICT, headline)
+            .at(entry.value.span.range(), "")
+            .note(format!(
+                "nothing proves that the key tells the rows of view \"{}\" apart: of two that agree in it one would be lost, and which one is not said",
+                view.name
+            ))
+            .help("leave \"upsert\" out, or add the columns of the view's key"),
     )
 }
 
