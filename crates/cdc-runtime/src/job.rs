@@ -21,7 +21,7 @@ use cdc_core::plan::program::{
     BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
 };
 use cdc_core::plan::view::bind::{Graph, bind_or_first};
-use cdc_core::plan::{FlowPlan, Plan, SchemaChangeMode, SourcePlan};
+use cdc_core::plan::{self, FlowPlan, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::preflight::Check;
 use cdc_core::schema::{TableId, TableSchema};
@@ -553,14 +553,28 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
             out.insert(format!("flow {}: soft_delete", flow.name), column.clone());
         }
         // the operators as `explain` prints them: without places, and without secrets
-        let alone =
-            Plan { sources: Vec::new(), sinks: Vec::new(), flows: vec![flow.clone()], ..plan.clone() };
+        let alone = Plan {
+            sources: Vec::new(),
+            sinks: Vec::new(),
+            views: Vec::new(),
+            tests: Vec::new(),
+            flows: vec![flow.clone()],
+            ..plan.clone()
+        };
         let text = cdc_core::plan::explain::to_text(&alone);
         let operators: Vec<&str> = text
             .lines()
             .map(str::trim)
             .filter(|l| l.starts_with("filter[") || l.starts_with("map["))
             .collect();
+        if let Some(view) = &flow.view {
+            // what it reads, all the way: another view would say other rows of the same tables
+            let views = plan::view::read_by(&plan.views, view).into_iter().cloned().collect();
+            let text = cdc_core::plan::explain::to_text(&Plan { views, flows: Vec::new(), ..alone.clone() });
+            let lines: Vec<&str> =
+                text.lines().map(str::trim).filter(|l| l.contains('[') || l.starts_with("view ")).collect();
+            out.insert(format!("flow {}: view", flow.name), lines.join(" "));
+        }
         if !operators.is_empty() {
             out.insert(format!("flow {}: operators", flow.name), operators.join(" "));
         }
@@ -589,7 +603,7 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     check_pipeline(checkpoint, plan)?;
     let before = &checkpoint.fingerprint;
     let is_flow = |key: &str| key.starts_with("flow ");
-    const PARTS: [&str; 2] = [": operators", ": soft_delete"];
+    const PARTS: [&str; 3] = [": operators", ": soft_delete", ": view"];
     let flow_of = |key: &str| PARTS.iter().find_map(|part| key.strip_suffix(part)).unwrap_or(key).to_owned();
     let mut differences: Vec<String> = Vec::new();
     for (key, value) in now.iter().filter(|(key, _)| is_flow(key)) {

@@ -36,6 +36,34 @@ impl ViewPlan {
     pub fn table(&self) -> TableId {
         TableId::new("", self.name.as_str())
     }
+
+    /// Whose rows it reads: where it begins, then what is joined and united.
+    pub fn inputs(&self) -> impl Iterator<Item = &ViewInput> {
+        let more = self.ops.iter().filter_map(|op| match op {
+            ViewOp::Join { with, .. } | ViewOp::Union { with, .. } => Some(with),
+            _ => None,
+        });
+        std::iter::once(&self.from).chain(more)
+    }
+}
+
+/// A view and those that it reads, and they read, in the order of the file.
+pub fn read_by<'p>(views: &'p [ViewPlan], name: &str) -> Vec<&'p ViewPlan> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut open = vec![name];
+    while let Some(name) = open.pop() {
+        let Some(view) = views.iter().find(|v| v.name == name) else { continue };
+        if found.contains(&view.name.as_str()) {
+            continue;
+        }
+        found.push(&view.name);
+        for input in view.inputs() {
+            if let InputOf::View(name) = &input.of {
+                open.push(name);
+            }
+        }
+    }
+    views.iter().filter(|v| found.contains(&v.name.as_str())).collect()
 }
 
 /// A side of a view's operators.
