@@ -6,8 +6,8 @@ use cdc_core::expr::{Expr, ExprKind};
 use cdc_core::plan::explain::{to_dot, to_json, to_mermaid, to_text};
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
 use cdc_core::plan::{
-    CheckpointPlan, ColumnName, FlowOp, FlowPlan, NamedExpr, OptionValue, Options, Plan, SchemaChangeMode,
-    SelectItem, SinkPlan, SourcePlan, TargetName, TemplatePart,
+    CheckpointPlan, ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, OptionValue, Options, Plan,
+    SchemaChangeMode, SelectItem, SinkPlan, SourcePlan, TargetName, TemplatePart,
 };
 use support::parse;
 
@@ -36,7 +36,7 @@ fn plan() -> Plan {
         exclude: vec![],
         backfill: true,
         soft_delete: None,
-        last_of_key: false,
+        key_conflict: KeyConflict::Refuse,
         span: 0..0,
     };
     let column = |n: &str| ColumnName { name: n.into(), span: 0..0 };

@@ -495,52 +495,6 @@ fn a_secure_connection_is_made_as_it_is_asked_for() {
     }
 }
 
-/// Run as a process of its own, to be killed: tick t is that of [`tick`].
-#[test]
-#[ignore = "run by a_process_killed_at_any_instant_leaves_whole_ticks"]
-fn victim() {
-    let Ok(plan) = std::env::var("CDC_SINKS_VICTIM") else { return };
-    let (port, schema) = plan.split_once(' ').unwrap();
-    let url = format!("postgres://127.0.0.1:{port}/dw");
-    let options = [("url", &*url), ("user", "cdc"), ("schema", schema), ("password", "cdc")];
-    let mut sink = cdc_sinks::open(&common::plan("postgres", &options), std::path::Path::new(".")).unwrap();
-    let resume = sink.inspect(&job("victim")).unwrap();
-    sink.claim(&job("victim")).unwrap();
-    for t in resume.map_or(0, |r| r.tick) + 1.. {
-        commit(&mut *sink, t, &tick(t));
-    }
-}
-
-#[test]
-fn a_process_killed_at_any_instant_leaves_whole_ticks() {
-    let target = Target::start();
-    let case = target.case();
-    case.claimed().prepare(&orders()).unwrap();
-    case.sql(COUNTING);
-    let mut last = 0;
-    for round in 0..10u64 {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "victim"])
-            .env("CDC_SINKS_VICTIM", format!("{} {}", target.server.port(), case.schema))
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        thread::sleep(Duration::from_millis(80 + round * 37 % 200));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let mut next = case.sink();
-        // whatever the server still does for the dead one ends before this
-        next.claim(&job("next")).unwrap();
-        let resume = next.inspect(&job("next")).unwrap().unwrap();
-        assert!(resume.tick >= last);
-        last = resume.tick;
-        if last > 0 {
-            all_once(&case, last);
-        }
-    }
-    assert!(last > 20, "the rounds committed {last} ticks only");
-}
-
 /// A sink that is patient for less than a second.
 fn impatient(case: &Case<'_>) -> Box<dyn Sink> {
     let mut plan = case.plan();
@@ -641,4 +595,69 @@ fn a_server_that_hangs_is_given_up_and_one_that_is_at_work_is_waited_for() {
         assert!(began.elapsed() > Duration::from_millis(1200), "{:?}", began.elapsed());
     });
     both_once(&case, 3);
+}
+
+#[test]
+fn a_client_shows_its_certificate() {
+    let folder = tempdir().unwrap();
+    let ours = certs::Certs::make(folder.path().join("ours")).unwrap();
+    let others = certs::Certs::make(folder.path().join("others")).unwrap();
+    ours.client("late", true).unwrap();
+    let mut target = Target::start();
+    let schema = target.case().schema;
+    target.server.admin("CREATE ROLE client LOGIN; GRANT pg_read_all_data TO client").unwrap();
+    for (file, part) in [("s.crt", "server-cert.pem"), ("s.key", "server-key.pem"), ("ca.crt", "ca.pem")] {
+        target.server.put(file, &std::fs::read(ours.path(part)).unwrap()).unwrap();
+    }
+    // one account with password and certificate, one whose certificate names it and is all it needs
+    let rules = "local all all trust\n\
+                 hostssl all cdc 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n\
+                 hostssl all client 127.0.0.1/32 cert\n";
+    target.server.put("pg_hba.conf", rules.as_bytes()).unwrap();
+    *target.server.options_mut() = PostgresOptions::default()
+        .with("ssl=on")
+        .with("ssl_cert_file=s.crt")
+        .with("ssl_key_file=s.key")
+        .with("ssl_ca_file=ca.crt");
+    target.server.restart().unwrap();
+    let path = |certs: &certs::Certs, file: &str| certs.path(file).to_str().unwrap().to_owned();
+    let open = |options: &[(&'static str, &str)]| {
+        let case = options
+            .iter()
+            .fold(Case::of(&target.server, &schema).with("tls", "verify-identity"), |case, (name, value)| {
+                case.with(name, value)
+            })
+            .with("tls_ca", &path(&ours, "ca.pem"));
+        case.try_sink().and_then(|mut sink| sink.inspect(&job("run"))).map(|_| ())
+    };
+    let (cert, key) = (path(&ours, "client-cert.pem"), path(&ours, "client-key.pem"));
+    let shown = [("tls_cert", &*cert), ("tls_key", &*key)];
+    open(&shown).unwrap();
+    open(&[shown[0], shown[1], ("user", "client"), ("password", "")]).unwrap();
+    // nothing is shown, and what is shown does not do
+    refused(open(&[]), codes::ACCESS_DENIED, &["certificate", "tls_cert"]);
+    let theirs = (path(&others, "client-cert.pem"), path(&others, "client-key.pem"));
+    let late = (path(&ours, "late-cert.pem"), path(&ours, "late-key.pem"));
+    for (cert, key) in [&theirs, &late] {
+        let error = open(&[("tls_cert", cert), ("tls_key", key)]).unwrap_err();
+        refused(Err::<(), _>(error), codes::TLS_FAILED, &["tls_cert"]);
+    }
+    // files that are none
+    refused(
+        open(&[shown[0], ("tls_key", &theirs.1)]),
+        codes::TLS_FAILED,
+        &["option \"tls_key\"", "not the key"],
+    );
+    refused(open(&[("tls_cert", &key), ("tls_key", &key)]), codes::TLS_FAILED, &["holds no certificate"]);
+    refused(
+        open(&[("tls_cert", &cert), ("tls_key", &cert)]),
+        codes::TLS_FAILED,
+        &["option \"tls_key\"", "private key"],
+    );
+    refused(open(&[shown[0], ("tls_key", "no such file")]), codes::FILE_UNREADABLE, &["tls_key"]);
+    refused(open(&[shown[0]]), codes::MISSING_OPTION, &["tls_key"]);
+    let plain = [("tls", "disabled"), shown[0], shown[1]]
+        .iter()
+        .fold(Case::of(&target.server, &schema), |case, (name, value)| case.with(name, value));
+    refused(plain.try_sink().map(|_| ()), codes::OPTION_VALUE, &["tls = disabled"]);
 }

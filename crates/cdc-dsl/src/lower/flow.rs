@@ -11,7 +11,8 @@ use cdc_core::catalog::{OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::pattern::TablePattern;
 use cdc_core::plan::{
-    ColumnName, FlowOp, FlowPlan, NamedExpr, SCHEMA_CHANGE_KINDS, SchemaChangeMode, SelectItem as Item,
+    ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, SCHEMA_CHANGE_KINDS, SchemaChangeMode,
+    SelectItem as Item,
 };
 
 /// What flows are lowered against.
@@ -32,8 +33,8 @@ pub(crate) struct LoweredFlow<'f> {
     pub source: usize,
 }
 
-/// What may become of equal keys of several tables. (`error` would have to ask the target for each row.)
-const KEY_CONFLICTS: &[&str] = &["last"];
+/// What may become of equal keys of several tables.
+const KEY_CONFLICTS: &[&str] = &["last", "error"];
 
 /// The options of a flow.
 pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
@@ -49,7 +50,7 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
         option(
             "key_conflict",
             OptionKind::Choice(KEY_CONFLICTS),
-            "last: of rows of several tables that agree in the key the last one written stays",
+            "of rows of several tables that agree in the key the last one written stays (last), or they stop the run (error)",
         ),
         OptionDescriptor {
             default: Some("true"),
@@ -117,7 +118,11 @@ impl<'f> Context<'f> {
             exclude: list("exclude"),
             backfill: options.bool("backfill").unwrap_or(true),
             soft_delete: options.text("soft_delete").map(str::to_owned),
-            last_of_key: options.text("key_conflict") == Some("last"),
+            key_conflict: match options.text("key_conflict") {
+                Some("last") => KeyConflict::Last,
+                Some("error") => KeyConflict::Error,
+                _ => KeyConflict::Refuse,
+            },
             span: span.range(),
         };
         let plan = match (ops, target, key, sink) {
