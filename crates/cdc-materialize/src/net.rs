@@ -144,11 +144,14 @@ pub fn net_told<'t>(
     }
     let mut net: Vec<TargetChange> = Vec::with_capacity(keys.len());
     for of_key in keys.into_values() {
-        // whose row the target has in front of the tick
-        let first = of_key.first().and_then(|c| Some((owner(c), c.before.clone()?)));
+        // of each table the row in front of its first change: where there is one, the target has it in front of the tick
+        let mut first: Vec<(Option<String>, Option<Row>)> = Vec::with_capacity(1);
         let mut last: Vec<(Option<String>, TargetChange)> = Vec::with_capacity(1);
         for change in of_key {
             let whose = owner(&change);
+            if !first.iter().any(|(other, _)| *other == whose) {
+                first.push((whose.clone(), change.before.clone()));
+            }
             last.retain(|(other, _)| *other != whose);
             last.push((whose, change));
         }
@@ -158,10 +161,9 @@ pub fn net_told<'t>(
         }
         last.retain(|(_, c)| table(c).is_there(c));
         for (whose, mut change) in last {
-            if let Some((other, before)) = &first
-                && *other != whose
-            {
-                change.before = Some(before.clone());
+            let left = first.iter().find(|(other, before)| *other != whose && before.is_some());
+            if let Some((_, before)) = left {
+                change.before = before.clone();
             }
             net.push(change);
         }

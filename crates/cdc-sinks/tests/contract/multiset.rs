@@ -121,21 +121,21 @@ fn shape_changes_keep_the_rows_and_their_number(place: &dyn Place) {
         TargetSchemaChange::AlterColumnType { table: name(), column: "n".into(), ty: varchar() },
         TargetSchemaChange::DropColumn { table: name(), column: "x".into() },
         TargetSchemaChange::AlterNullability { table: name(), column: "n".into(), nullable: false },
-        TargetSchemaChange::RenameTable { from: name(), to: "lines".into() },
+        TargetSchemaChange::RenameTable { from: name(), to: "pages".into() },
     ];
     changes.iter().for_each(|change| sink.apply(change).unwrap());
     sink.commit(2, &binding(2)).unwrap();
     let columns =
         vec![Column::new("text", varchar()), Column::new("n", varchar()), Column::new("added", int())];
-    let lines = crate::common::table("lines", columns, &[]);
+    let lines = crate::common::table("pages", columns, &[]);
     let now = Row::pack([text("5"), text("5"), Value::Int(9)]);
     write(&mut *sink, &lines, 3, vec![minus(3, &now)]);
-    let found = || case.counted("SELECT text, n, added FROM lines");
+    let found = || case.counted("SELECT text, n, added FROM pages");
     assert_eq!(found(), ["5|5|9|1", "6|6|9|1"]);
-    sink.apply(&TargetSchemaChange::TruncateTable { table: "lines".into() }).unwrap();
+    sink.apply(&TargetSchemaChange::TruncateTable { table: "pages".into() }).unwrap();
     write(&mut *sink, &lines, 4, vec![plus(4, &now)]);
     assert_eq!(found(), ["5|5|9|1"]);
-    sink.apply(&TargetSchemaChange::DropTable { table: "lines".into() }).unwrap();
+    sink.apply(&TargetSchemaChange::DropTable { table: "pages".into() }).unwrap();
     sink.commit(5, &binding(5)).unwrap();
     assert_eq!(case.reader().count(&lines).unwrap(), 0);
     assert!(case.sql("SELECT name FROM _cdc_tables").is_empty());
