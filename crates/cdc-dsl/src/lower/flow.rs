@@ -36,6 +36,9 @@ pub(crate) struct LoweredFlow<'f> {
 /// What may become of equal keys of several tables.
 const KEY_CONFLICTS: &[&str] = &["last", "error"];
 
+/// What a commit is. (`row` would be writers that commit side by side.)
+const CONSISTENCIES: &[&str] = &["tick", "row"];
+
 /// The options of a flow.
 pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
     let text = |name, not_yet: &'static str| OptionDescriptor {
@@ -62,7 +65,14 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
         },
         text("upsert", "flows of one keyed table need no such operator; it comes with views"),
         text("on_conflict", "it comes with views"),
-        text("consistency", "every commit is a state that the source had"),
+        OptionDescriptor {
+            default: Some("tick"),
+            ..option(
+                "consistency",
+                OptionKind::Choice(CONSISTENCIES),
+                "tick: every commit is a state that the source had",
+            )
+        },
     ]
 }
 
@@ -93,6 +103,9 @@ impl<'f> Context<'f> {
         let options = check_options(scope, flow.with.as_ref(), &flow_options(), owner, flow.target.span);
         for name in ["include", "exclude"] {
             change_kinds(flow, name, scope);
+        }
+        if options.text("consistency") == Some("row") {
+            refuse_row(flow, scope);
         }
         let (index, source) = source?;
         let tables = tables?;
@@ -239,6 +252,19 @@ fn key(names: &[Name], scope: &mut Scope<'_>) -> Option<Vec<String>> {
         }
     }
     Some(names.iter().map(|n| n.text.clone()).collect())
+}
+
+/// Of the words of `consistency` one is built.
+fn refuse_row(flow: &Flow, scope: &mut Scope<'_>) {
+    let mut entries = flow.with.iter().flat_map(|b| &b.entries);
+    let entry = entries.find(|e| e.name.text == "consistency");
+    let d = Diagnostic::error(codes::OPTION_NOT_YET, "consistency = row is not built yet").note(
+        "every commit is a state that the source had: consistency = tick, which is so without the option too",
+    );
+    scope.report(match entry {
+        Some(entry) => d.at(entry.value.span.range(), ""),
+        None => d.at(flow.target.span.range(), ""),
+    });
 }
 
 /// The words of `include` and `exclude`.
