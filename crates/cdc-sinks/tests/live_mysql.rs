@@ -9,7 +9,6 @@ use cdc_core::schema::{Charset, Column, ColumnType};
 use cdc_core::tick::Tick;
 use cdc_core::value::Value;
 use cdc_core::{Result, Row, codes};
-use cdc_testkit::proxy::Proxy;
 use common::*;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -27,10 +26,6 @@ fn line(text: &str, n: i64) -> Row {
 
 fn plus(tick: Tick, row: &Row) -> TargetChange {
     TargetChange { key: row.clone(), ..upsert(&log(), tick, row) }
-}
-
-fn minus(tick: Tick, row: &Row) -> TargetChange {
-    delete(tick, row.clone())
 }
 
 /// What the committer does: writes, commits, and after a transient error does all of it again.
@@ -54,49 +49,6 @@ fn commit(sink: &mut dyn Sink, tick: Tick, batches: &[TargetBatch]) -> u32 {
     }
 }
 
-/// The connection is cut behind every byte that the server sends, from before a transaction to behind its COMMIT. Rows
-/// without key would show a tick that was written twice or not, and so does a trigger that counts.
-#[test]
-fn a_connection_cut_at_any_byte_loses_and_doubles_nothing() {
-    let server = start();
-    let direct = Target::new(&server, "cut");
-    let proxy = Proxy::start(server.port()).unwrap();
-    let target = direct.by(proxy.port());
-    let (keyed, log) = (orders(), log());
-    let mut sink = target.claimed();
-    for table in [&keyed, &log] {
-        sink.prepare(table).unwrap();
-    }
-    direct.run(
-        "CREATE TABLE counted (n INT);
-         CREATE TRIGGER c AFTER INSERT ON log FOR EACH ROW INSERT INTO counted VALUES (NEW.n)",
-    );
-    let mut tick = 0;
-    let mut cuts = 0;
-    // a transaction's answers take some 400 bytes
-    for bytes in (0..520).step_by(5) {
-        tick += 1;
-        proxy.cut_after(bytes);
-        let n = tick as i64;
-        let (new, old) = (line("x", n), line("x", n - 1));
-        let mut counted = vec![plus(tick, &new), plus(tick, &new)];
-        if n > 1 {
-            counted.insert(0, minus(tick, &old));
-        }
-        cuts += commit(&mut *sink, tick, &[upserts(&keyed, tick, &[order(n, "v")]), batch(&log, counted)]);
-    }
-    proxy.cut_after(u32::MAX >> 1);
-    assert!(cuts > 40, "{cuts} cuts were met");
-    assert_eq!(direct.run("SELECT COUNT(*), MAX(id) FROM orders"), [format!("{tick}|{tick}")]);
-    // of each tick two rows came and one went, of the last none went
-    let left = direct.run("SELECT COUNT(*), COUNT(DISTINCT n), SUM(n = 1) FROM log");
-    assert_eq!(left, [format!("{}|{tick}|1", tick + 1)]);
-    let counted =
-        direct.run("SELECT COUNT(*), MIN(c), MAX(c) FROM (SELECT COUNT(*) c FROM counted GROUP BY n) x");
-    assert_eq!(counted, [format!("{tick}|2|2")]);
-    assert_eq!(direct.run("SELECT tick, epoch FROM _cdc_progress"), [format!("{tick}|1")]);
-}
-
 #[test]
 fn a_schema_change_of_a_lost_commit_is_not_made_again() {
     let server = start();
@@ -114,8 +66,8 @@ fn a_schema_change_of_a_lost_commit_is_not_made_again() {
 }
 
 #[test]
-fn sessions_that_are_killed_and_servers_that_restart_are_met_again() {
-    let mut server = start();
+fn sessions_that_are_killed_are_met_again() {
+    let server = start();
     {
         let target = Target::new(&server, "again");
         let mut sink = target.filled(&orders(), &[order(1, "a")]);
@@ -134,26 +86,6 @@ fn sessions_that_are_killed_and_servers_that_restart_are_met_again() {
         commit(&mut *sink, 3, &[upserts(&orders(), 3, &[order(3, "c")])]);
         target.equal(&orders(), &[order(1, "a"), order(2, "b"), order(3, "c")]);
     }
-    let port = server.port();
-    let (plan, mut sink) = {
-        let target = Target::new(&server, "again");
-        (target.plan(), target.claimed())
-    };
-    sink.prepare(&orders()).unwrap();
-    sink.write(&upserts(&orders(), 4, &[order(4, "d")])).unwrap();
-    server.kill().unwrap();
-    let error = sink.write(&upserts(&orders(), 4, &[order(5, "e")])).unwrap_err();
-    assert!(error.is_transient(), "{error}");
-    sink.rollback();
-    let gone = refused(sink.write(&upserts(&orders(), 4, &[order(4, "d")])), codes::TARGET_OPEN, &["help:"]);
-    assert!(gone.is_transient(), "{gone}");
-    let mut other = cdc_sinks::open(&plan, std::path::Path::new(".")).unwrap();
-    let gone = refused(other.inspect(&job("x")), codes::TARGET_OPEN, &[&port.to_string(), "help:"]);
-    assert!(gone.is_transient() && !gone.to_string().contains("secret"), "{gone}");
-    server.restart().unwrap();
-    commit(&mut *sink, 4, &[upserts(&orders(), 4, &[order(4, "d")])]);
-    let target = Target::new(&server, "again");
-    target.equal(&orders(), &[order(1, "a"), order(2, "b"), order(3, "c"), order(4, "d")]);
 }
 
 /// A way to a server whose clients' ends can be lost without the server being told: a cable that was pulled.
@@ -217,7 +149,7 @@ fn a_session_of_ours_that_the_server_still_holds_is_ended() {
 
 /// What passes by itself is told so, and nothing of it is left behind.
 #[test]
-fn a_target_that_is_locked_read_only_or_full_is_tried_again() {
+fn a_deadlock_and_too_many_connections_are_tried_again() {
     let server = start();
     let target = Target::new(&server, "busy");
     let table = orders();
@@ -240,32 +172,6 @@ fn a_target_that_is_locked_read_only_or_full_is_tried_again() {
         transient(sink.write(&upserts(&table, 2, &[order(2, "ours")])), codes::TARGET_BUSY, &["deadlock"]);
         other.join().unwrap();
     });
-    sink.rollback();
-    // a lock that is held for longer than we wait
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            target
-                .run("START TRANSACTION; UPDATE orders SET note = 'held' WHERE id = 3; DO SLEEP(6.5); COMMIT")
-        });
-        std::thread::sleep(Duration::from_millis(500));
-        let held = sink.write(&upserts(&table, 2, &[order(3, "ours")]));
-        transient(held, codes::TARGET_BUSY, &["locked by another transaction", "help:"]);
-        other.join().unwrap();
-    });
-    sink.rollback();
-    // for a moment only to be read
-    target.run("SET GLOBAL read_only = ON");
-    transient(sink.write(&upserts(&table, 2, &[order(3, "ours")])), codes::TARGET_WRITE, &["read-only"]);
-    target.run("SET GLOBAL read_only = OFF");
-    sink.rollback();
-    // full, as its storage would say
-    target.run(
-        "CREATE TRIGGER full BEFORE INSERT ON orders FOR EACH ROW \
-         SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'",
-    );
-    let full = sink.write(&upserts(&table, 2, &[order(60, "a"), order(61, "b")]));
-    transient(full, codes::TARGET_WRITE, &["is full", "make room"]);
-    target.run("DROP TRIGGER full");
     sink.rollback();
     // no more connections for this account
     target.run("CREATE USER few@'%' IDENTIFIED BY 'secret' WITH MAX_USER_CONNECTIONS 1; GRANT ALL ON busy.* TO few@'%'");

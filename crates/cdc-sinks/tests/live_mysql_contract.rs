@@ -6,7 +6,7 @@ mod contract;
 mod target;
 
 use cdc_testkit::servers::{Server, ServerOptions};
-use contract::{Case, Flavor, Place};
+use contract::{Case, Flavor, Place, Server as _};
 use std::cell::Cell;
 use std::path::Path;
 use target::Target;
@@ -28,6 +28,24 @@ struct Database<'s>(Target<'s>);
 impl Place for Databases {
     fn case(&self) -> Box<dyn Case + '_> {
         self.count.set(self.count.get() + 1);
+        self.last()
+    }
+}
+
+impl contract::Server for Databases {
+    fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    fn end(&mut self, crash: bool) {
+        if crash { self.server.kill() } else { self.server.stop() }.unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.server.restart().unwrap();
+    }
+
+    fn last(&self) -> Box<dyn Case + '_> {
         // a name that would do harm where names are not quoted
         let name = format!("a`; DROP DATABASE x; --é{}", self.count.get());
         Box::new(Database(Target::new(&self.server, &name)))
@@ -50,6 +68,15 @@ impl Case for Database<'_> {
         Path::new(".")
     }
 
+    fn hold_orders(&self, seconds: u32) {
+        let held = "UPDATE orders SET note = 'held' WHERE id = 1";
+        self.0.run(&format!("START TRANSACTION; {held}; DO SLEEP({seconds}); ROLLBACK"));
+    }
+
+    fn read_only(&self, on: bool) {
+        self.0.run(&format!("SET GLOBAL read_only = {}", if on { "ON" } else { "OFF" }));
+    }
+
     fn sql(&self, sql: &str) -> Vec<String> {
         self.0.run(sql)
     }
@@ -70,4 +97,14 @@ fn a_full_tablespace_is_waited_for() {
     contract::a_full_target_is_waited_for(&*case, || {
         case.sql("DROP TABLE filler");
     });
+}
+
+#[test]
+fn connections_that_are_cut_and_slow() {
+    contract::on_the_way(&Databases::start());
+}
+
+#[test]
+fn a_server_that_goes_away_is_waited_for() {
+    contract::a_server_that_goes_away_is_waited_for(&mut Databases::start());
 }

@@ -13,6 +13,24 @@ impl Place for Target {
     }
 }
 
+impl contract::Server for Target {
+    fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    fn end(&mut self, crash: bool) {
+        if crash { self.server.kill() } else { self.server.stop() }.unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.server.restart().unwrap();
+    }
+
+    fn last(&self) -> Box<dyn Case + '_> {
+        Box::new(Target::last(self))
+    }
+}
+
 impl Case for Schema<'_> {
     fn flavor(&self) -> Flavor {
         Flavor::Postgres
@@ -26,6 +44,20 @@ impl Case for Schema<'_> {
 
     fn base(&self) -> &Path {
         Path::new(".")
+    }
+
+    fn hold_orders(&self, seconds: u32) {
+        Schema::sql(self, &format!("BEGIN; LOCK TABLE orders; SELECT pg_sleep({seconds}); COMMIT"));
+    }
+
+    fn read_only(&self, on: bool) {
+        let on = if on { "on" } else { "off" };
+        let sql = format!("ALTER SYSTEM SET default_transaction_read_only = {on}");
+        self.server
+            .sql_as("postgres", "template1", &format!("SET default_transaction_read_only = off; {sql}"))
+            .unwrap();
+        self.server.sql_as("postgres", "template1", "SELECT pg_reload_conf()").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
     }
 
     fn sql(&self, sql: &str) -> Vec<String> {
@@ -61,4 +93,14 @@ fn a_full_file_system_is_waited_for() {
     let filler = room.join("filler");
     std::fs::write(&filler, vec![1; 3 << 20]).unwrap();
     contract::a_full_target_is_waited_for(&case, || std::fs::remove_file(filler).unwrap());
+}
+
+#[test]
+fn connections_that_are_cut_and_slow() {
+    contract::on_the_way(&Target::start());
+}
+
+#[test]
+fn a_server_that_goes_away_is_waited_for() {
+    contract::a_server_that_goes_away_is_waited_for(&mut Target::start());
 }

@@ -106,23 +106,6 @@ fn options_are_checked() {
 }
 
 #[test]
-fn a_locked_database_is_busy_and_comes_free() {
-    let folder = tempdir().unwrap();
-    let table = orders();
-    let mut sink = claimed(folder.path());
-    sink.prepare(&table).unwrap();
-    let other = user(folder.path());
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let error =
-        refused(sink.write(&upserts(&table, 1, &[order(1, "a")])), codes::TARGET_BUSY, &["locked", "help:"]);
-    assert!(error.is_transient());
-    other.execute_batch("ROLLBACK").unwrap();
-    sink.write(&upserts(&table, 1, &[order(1, "a")])).unwrap();
-    sink.commit(1, &binding(1)).unwrap();
-    equal(folder.path(), &table, &[order(1, "a")]);
-}
-
-#[test]
 fn a_file_that_is_taken_away_is_noticed() {
     let folder = tempdir().unwrap();
     let table = orders();

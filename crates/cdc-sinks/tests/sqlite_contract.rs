@@ -39,6 +39,13 @@ impl Case for File {
         }
     }
 
+    fn hold_orders(&self, seconds: u32) {
+        let db = common::user(self.base());
+        db.execute_batch("BEGIN IMMEDIATE").unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(seconds.into()));
+        db.execute_batch("COMMIT").unwrap();
+    }
+
     fn sql(&self, sql: &str) -> Vec<String> {
         let db = common::user(self.base());
         db.busy_timeout(std::time::Duration::from_secs(10)).unwrap();

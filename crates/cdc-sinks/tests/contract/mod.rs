@@ -3,6 +3,7 @@
 //! only one of them has is in files of its own.
 #![allow(dead_code, unused_imports, reason = "each target runs what it has")]
 
+mod faults;
 mod full;
 mod keyed;
 mod multiset;
@@ -36,7 +37,7 @@ pub enum Flavor {
 }
 
 /// A target, and its user.
-pub trait Case {
+pub trait Case: Sync {
     fn flavor(&self) -> Flavor;
     /// Connector and options, all of them texts.
     fn options(&self) -> (&'static str, Vec<(String, String)>);
@@ -44,6 +45,13 @@ pub trait Case {
     fn base(&self) -> &Path;
     /// Runs statements of the user, who may do anything; all rows, each as its values with `|` between them.
     fn sql(&self, sql: &str) -> Vec<String>;
+
+    /// Holds the rows of `orders` for so long, in a transaction of the user.
+    fn hold_orders(&self, seconds: u32);
+    /// Lets nobody write any more, or everybody again.
+    fn read_only(&self, on: bool) {
+        let _ = on;
+    }
 
     fn plan(&self) -> SinkPlan {
         self.plan_with(&[])
@@ -207,6 +215,11 @@ macro_rules! contract {
             $crate::contract::several_sources(&$place);
         }
 
+        #[test]
+        fn a_target_that_is_locked_or_read_only_is_tried_again() {
+            $crate::contract::a_target_that_is_locked_or_read_only_is_tried_again(&$place);
+        }
+
         /// Run as a process of its own, to be killed.
         #[test]
         #[ignore = "run by a_process_killed_at_any_instant_leaves_whole_ticks"]
@@ -221,6 +234,10 @@ macro_rules! contract {
     };
 }
 
+pub use faults::{
+    Server, a_server_that_goes_away_is_waited_for, a_target_that_is_locked_or_read_only_is_tried_again,
+    on_the_way,
+};
 pub use full::{a_full_target_is_waited_for, small_room};
 pub use keyed::{commits, keys, killed_at_any_instant, run_victim, tables};
 pub use multiset::{multisets, the_two_zeros_are_two};
