@@ -247,7 +247,7 @@ fn what_cannot_be_a_target_is_told_with_what_to_do() {
     told(&set("database", "nowhere"), codes::ACCESS_DENIED, &["nowhere"]);
     told(&set("database", ""), codes::MISSING_OPTION, &["database"]);
     told(&set("url", "mysql://u:hidden@h"), codes::URL_MALFORMED, &["account"]);
-    told(&set("on_existing", "evolve"), codes::OPTION_NOT_YET, &["evolve"]);
+    told(&set("on_existing", "mend"), codes::OPTION_VALUE, &["check, evolve"]);
     told(&set("tls", "sometimes"), codes::OPTION_VALUE, &["verify-identity"]);
     told(&set("tls_ca", "ca.pem"), codes::OPTION_VALUE, &["verify-identity"]);
     told(

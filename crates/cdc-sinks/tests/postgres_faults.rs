@@ -197,7 +197,7 @@ fn what_cannot_succeed_says_what_to_do() {
     for (name, value, code) in [
         ("tls", "sometimes", codes::OPTION_VALUE),
         ("nul", "perhaps", codes::OPTION_VALUE),
-        ("on_existing", "evolve", codes::OPTION_NOT_YET),
+        ("on_existing", "mend", codes::OPTION_VALUE),
         ("tls_ca", "ca.pem", codes::OPTION_VALUE),
         ("tls", "verify-ca", codes::MISSING_OPTION),
         ("schema", "", codes::OPTION_VALUE),

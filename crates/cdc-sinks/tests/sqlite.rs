@@ -94,7 +94,7 @@ fn options_are_checked() {
     refused(open(&[]), codes::MISSING_OPTION, &["\"path\""]);
     refused(open(&[("path", "")]), codes::OPTION_VALUE, &["\"path\""]);
     refused(open(&[("path", "x"), ("synchronous", "off")]), codes::OPTION_VALUE, &["full, normal"]);
-    refused(open(&[("path", "x"), ("on_existing", "evolve")]), codes::OPTION_NOT_YET, &["evolve"]);
+    refused(open(&[("path", "x"), ("on_existing", "mend")]), codes::OPTION_VALUE, &["check, evolve"]);
     open(&[("path", "x"), ("synchronous", "normal"), ("on_existing", "check")]).unwrap();
     refused(
         cdc_sinks::open(&plan("kafka", &[]), folder.path()),
