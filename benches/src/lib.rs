@@ -1,7 +1,7 @@
 //! What the benches share: a table, its rows, a pipeline.
 
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
-use cdc_core::plan::{FlowOp, FlowPlan, SchemaChangeMode, TargetName};
+use cdc_core::plan::{FlowOp, FlowPlan, KeyConflict, SchemaChangeMode, TargetName};
 use cdc_core::schema::TableSchema;
 use cdc_core::value::{Date, DateTime};
 use cdc_core::{Row, Value};
@@ -74,10 +74,10 @@ pub fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         exclude: Vec::new(),
         backfill: true,
         soft_delete: None,
-        last_of_key: false,
         view: None,
         upsert: Default::default(),
         on_conflict: Default::default(),
+        key_conflict: KeyConflict::Refuse,
         span: 0..0,
     }
 }

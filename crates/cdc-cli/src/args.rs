@@ -248,7 +248,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
     /// The state folder of `cdc run`, which says what modes have made of the targets [default: checkpoint.dir]
-    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,

@@ -27,6 +27,7 @@ use crate::preflight::Check;
 use crate::row::Row;
 use crate::schema::{Column, ColumnType, TableId, TableSchema};
 use crate::tick::Tick;
+use crate::value::Value;
 use std::sync::Arc;
 
 /// A table at a target, as a flow writes it.
@@ -43,12 +44,30 @@ pub struct TargetTable {
     /// The column that is 1 in rows that the source has deleted, 0 in the others, where they stay: such a row is none of
     /// those that the source has.
     pub soft_delete: Option<usize>,
+    /// The column that says which source table a row comes from. A row must not take the place of one that comes from another: see
+    /// [`Sink::other_owner`]. Without it tables are told apart by the key, or the last row of a key stays.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub told_by: Option<usize>,
 }
 
 impl TargetTable {
     /// True if nothing identifies a row: changes add a row or take an equal one away.
     pub fn is_multiset(&self) -> bool {
         self.key.is_empty()
+    }
+
+    /// Which source table a row comes from, if the table tells ([`TargetTable::told_by`]).
+    pub fn owner_of(&self, row: &Row) -> Option<String> {
+        match row.get(self.told_by?) {
+            Value::Text(owner) => Some(owner.into_owned()),
+            _ => None,
+        }
+    }
+
+    /// Is it the row of a key that the source has, and not one that was deleted and stays?
+    pub fn is_there(&self, change: &TargetChange) -> bool {
+        let is_kept = |row: &Row| self.soft_delete.is_some_and(|i| row.get(i) == Value::Int(1));
+        change.op == TargetOp::Upsert && change.row.as_ref().is_some_and(|row| !is_kept(row))
     }
 
     /// The packed key columns of a row.
@@ -349,6 +368,23 @@ pub trait Sink: Send {
     /// # Errors
     /// `TARGET_WRITE` with table, key and the target's message; `TARGET_VALUE`.
     fn write(&mut self, batch: &TargetBatch) -> Result<()>;
+
+    /// The first of these keys whose row in the open transaction comes from another source table than `owners`, by its place, and which
+    /// that is: for tables with [`TargetTable::told_by`]. A row that the source has deleted and the target keeps is nobody's. Where the
+    /// target has the tick already (its commit's answer was lost) what it shows may be of a later one, and nothing is said.
+    ///
+    /// # Errors
+    /// Those of [`Sink::prepare`] and [`Sink::write`].
+    fn other_owner(
+        &mut self,
+        table: &Arc<TargetTable>,
+        tick: Tick,
+        keys: &[Row],
+        owners: &[&str],
+    ) -> Result<Option<(usize, String)>> {
+        let _ = (table, tick, keys, owners);
+        Ok(None)
+    }
 
     /// Makes a schema change; a change that the target already shows is no error.
     ///

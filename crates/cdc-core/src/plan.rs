@@ -105,8 +105,8 @@ pub struct FlowPlan {
     pub backfill: bool,
     /// The column at the target that says of a row that it was deleted at the source: it stays, with 1 there.
     pub soft_delete: Option<String>,
-    /// Rows of several source tables that agree in the key: the last one written stays. Else a flow whose key does not tell the tables apart is refused.
-    pub last_of_key: bool,
+    /// What becomes of rows of several source tables that agree in the key.
+    pub key_conflict: KeyConflict,
     /// Of a flow that reads a view: is its key watched?
     pub upsert: view::Upsert,
     /// What to do about two rows of its key.
@@ -134,6 +134,21 @@ impl FlowPlan {
         }
     }
 }
+
+/// What becomes of rows of several source tables that come into one target table and agree in its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum KeyConflict {
+    /// There must not be any: a flow whose key does not tell the tables apart is refused.
+    #[default]
+    Refuse,
+    /// The last one written stays.
+    Last,
+    /// They stop the run. Each row says whose it is, in a column of its own ([`SOURCE_COLUMN`]).
+    Error,
+}
+
+/// The column that says which source table a row comes from, where the flow says `key_conflict = error`.
+pub const SOURCE_COLUMN: &str = "_cdc_source";
 
 /// The words of `include` and `exclude`.
 pub const SCHEMA_CHANGE_KINDS: &[&str] = &[

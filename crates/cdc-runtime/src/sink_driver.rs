@@ -27,7 +27,7 @@
 //! goes on from where the target stands.
 
 use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetSchemaChange, TargetTable};
-use cdc_core::event::SchemaEvent;
+use cdc_core::event::{Origin, SchemaEvent};
 use cdc_core::faults;
 use cdc_core::plan::program::BoundFlow;
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
@@ -486,11 +486,57 @@ impl Committer {
                 coercion
             }
         };
-        match coercion {
-            None => self.sink.write(batch)?,
-            Some(coercion) => self.sink.write(&coercion.batch(batch)?)?,
+        let fitted;
+        let batch = match coercion {
+            None => batch,
+            Some(coercion) => {
+                fitted = coercion.batch(batch)?;
+                &fitted
+            }
+        };
+        if batch.table.told_by.is_some() {
+            self.write_told(batch)?;
+        } else {
+            self.sink.write(batch)?;
         }
         faults::at("sink.written");
+        Ok(())
+    }
+
+    /// Writes rows of several source tables that must not take each other's place: first what goes, then the rows of one table after the
+    /// other, and in front of each the target is asked whose rows have its keys. So it is seen whichever way they meet: in one
+    /// tick or in two, in one run or in two, under keys that only the target holds for equal.
+    fn write_told(&mut self, batch: &TargetBatch) -> Result<()> {
+        let table = &batch.table;
+        let part = |changes: Vec<TargetChange>| TargetBatch {
+            table: table.clone(),
+            origins: batch.origins.clone(),
+            changes,
+        };
+        let (come, gone): (Vec<&TargetChange>, Vec<&TargetChange>) =
+            batch.changes.iter().partition(|c| table.is_there(c));
+        self.sink.write(&part(gone.into_iter().cloned().collect()))?;
+        // by the table that they come from, and the one whose row has made room in the same tick
+        let mut groups: BTreeMap<String, BTreeMap<Option<String>, Vec<&TargetChange>>> = BTreeMap::new();
+        for change in come {
+            let owner = |row: &Option<Row>| row.as_ref().and_then(|row| table.owner_of(row));
+            let (now, before) = (owner(&change.row).unwrap_or_default(), owner(&change.before));
+            let before = before.filter(|before| *before != now);
+            groups.entry(now).or_default().entry(before).or_default().push(change);
+        }
+        for (owner, by_before) in groups {
+            for (before, changes) in &by_before {
+                let keys: Vec<Row> = changes.iter().map(|c| c.key.clone()).collect();
+                let owners: Vec<&str> = [&*owner].into_iter().chain(before.as_deref()).collect();
+                let tick = changes.first().map_or(0, |c| c.tick);
+                if let Some((place, other)) = self.sink.other_owner(table, tick, &keys, &owners)? {
+                    return Err(key_taken(batch, &owner, &other, changes.get(place)));
+                }
+            }
+            let mut changes: Vec<TargetChange> = by_before.into_values().flatten().cloned().collect();
+            changes.sort_by_key(|c| c.ordinal);
+            self.sink.write(&part(changes))?;
+        }
         Ok(())
     }
 
@@ -780,6 +826,35 @@ impl Committer {
     }
 }
 
+/// The error of a row whose key another source table's row has.
+fn key_taken(batch: &TargetBatch, owner: &str, other: &str, change: Option<&&TargetChange>) -> Error {
+    let table = &batch.table;
+    let names: Vec<&str> =
+        table.key.iter().filter_map(|i| table.schema.columns.get(*i)).map(|c| &*c.name).collect();
+    let key = change
+        .map_or_else(String::new, |c| c.key.iter().map(|v| v.to_string()).collect::<Vec<_>>().join(", "));
+    let mut error = Error::definite(
+        codes::TARGET_KEY_TAKEN,
+        format!(
+            "tables \"{other}\" and \"{owner}\" both have a row of key ({}) = ({}) for target table \"{}\"",
+            names.join(", "),
+            clipped(&key),
+            table.name
+        ),
+    )
+    .note(format!("the target holds the row of \"{other}\""));
+    if let Some(change) = change {
+        let row = change.row.as_ref().map(|row| format!("{row:?}")).unwrap_or_default();
+        error = error.note(format!("the row of \"{owner}\": {}", clipped(&row)));
+        if let Some(place) = batch.origins.get(change.origin as usize).and_then(Origin::place) {
+            error = error.note(place);
+        }
+    }
+    error
+        .help("let the key tell the tables apart: extend meta.table as shard => .. key (shard, ..); or let the last row stay: key_conflict = last")
+        .help("both copy anew: remove the state folder and the target's tables and progress, start again")
+}
+
 #[cfg(test)]
 mod multiset_tests;
 
@@ -789,7 +864,7 @@ mod tests {
     use cdc_core::Value;
     use cdc_core::expr::{Expr, ExprKind, MetaField};
     use cdc_core::plan::pattern::{NamePattern, TablePattern};
-    use cdc_core::plan::{FlowOp, NamedExpr, SchemaChangeMode, TargetName};
+    use cdc_core::plan::{FlowOp, KeyConflict, NamedExpr, SchemaChangeMode, TargetName};
     use cdc_core::schema::{Charset, ColumnType, IntWidth};
 
     fn schema(name: &str) -> Arc<TableSchema> {
@@ -818,10 +893,10 @@ mod tests {
             exclude: vec![],
             backfill: true,
             soft_delete: None,
-            last_of_key: false,
             view: None,
             upsert: Default::default(),
             on_conflict: Default::default(),
+            key_conflict: KeyConflict::Refuse,
             span: 0..0,
         }
     }

@@ -1173,8 +1173,8 @@ fn key_text(table: &TargetTable) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cdc_core::plan::TargetName;
     use cdc_core::plan::pattern::{NamePattern, TablePattern};
+    use cdc_core::plan::{KeyConflict, TargetName};
     use cdc_core::schema::{Charset, ColumnType, IntWidth, TableId, TableSchema};
     use cdc_core::schema_change::ColumnPosition;
 
@@ -1208,10 +1208,10 @@ mod tests {
             exclude: vec![],
             backfill: true,
             soft_delete: None,
-            last_of_key: false,
             view: None,
             upsert: Default::default(),
             on_conflict: Default::default(),
+            key_conflict: KeyConflict::Refuse,
             span: 0..0,
         }
     }

@@ -171,6 +171,7 @@ impl Evolved {
             }),
             key,
             soft_delete: None,
+            told_by: None,
         })
     }
 
@@ -223,8 +224,9 @@ impl Evolved {
         let key = key.collect::<Result<Vec<usize>>>()?;
         let schema = TableSchema { columns, primary_key: key.clone(), ..(*bound.schema).clone() };
         let soft_delete = bound.soft_delete.and_then(|i| place[i]);
-        let to =
-            Arc::new(TargetTable { name: self.name.clone(), schema: Arc::new(schema), key, soft_delete });
+        let told_by = bound.told_by.and_then(|i| place[i]);
+        let name = self.name.clone();
+        let to = Arc::new(TargetTable { name, schema: Arc::new(schema), key, soft_delete, told_by });
         Ok(Some(Coercion::new(bound.clone(), to, from)))
     }
 
@@ -311,6 +313,7 @@ mod tests {
             }),
             key: vec![0],
             soft_delete: None,
+            told_by: None,
         })
     }
 

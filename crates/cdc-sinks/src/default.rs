@@ -30,6 +30,21 @@ pub(crate) fn cannot_tell(table: &str, column: &Column, why: String) -> Error {
     .help("copy the table anew, or exclude add_column from the flow's schema changes")
 }
 
+/// The error of a table of another shape, where `on_existing = evolve` does not make it fit: `left` says what it could not change
+/// without that the table can hold less than before.
+pub(crate) fn not_widened(error: Error, left: &[String]) -> Error {
+    left.iter().fold(error, |error, what| {
+        error.note(format!(
+            "on_existing = evolve adds columns and widens types; it does not mend this: {what}"
+        ))
+    })
+}
+
+/// The same of one that holds rows: in a column that is added they would read what the source does not have.
+pub(crate) fn not_empty(error: Error) -> Error {
+    error.note("on_existing = evolve changes a table that is empty; this one holds rows")
+}
+
 /// Behind a statement: without the rows that the source has deleted and the target keeps.
 pub(crate) fn without_deleted(table: &TargetTable, quote: impl Fn(&str) -> String) -> String {
     let flag = table.soft_delete.and_then(|i| table.schema.columns.get(i));

@@ -540,6 +540,7 @@ mod tests {
             schema: Arc::new(schema),
             key: vec![0],
             soft_delete: None,
+            told_by: None,
         })
     }
 

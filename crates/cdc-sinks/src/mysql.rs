@@ -111,7 +111,7 @@ use cdc_core::position::Binding;
 use cdc_core::preflight::Check;
 use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, Row, codes};
 use conn::{Errors, LOCK_SECONDS, Link};
 use ddl::Step;
 use look::{Found, ROW_NUMBER, create_table};
@@ -209,7 +209,7 @@ pub fn descriptor() -> ConnectorDescriptor {
                 option(
                     "on_existing",
                     OptionKind::Choice(options::ON_EXISTING),
-                    "a table that is there already: check it and refuse what does not fit; evolve is not built yet",
+                    "a table that is there already: check it and refuse what does not fit; evolve: where it is empty add columns and widen types first",
                 ),
             ),
             by_default(
@@ -477,7 +477,10 @@ impl MysqlSink {
             claim.ours(),
             claim.epoch
         )];
-        let mark = if matches!(change, TargetSchemaChange::CreateTable { .. }) { MADE } else { 1 };
+        // one that was there and is made to fit is not ours to take away again
+        let is_made =
+            matches!(change, TargetSchemaChange::CreateTable { .. }) && !sql.starts_with("ALTER TABLE ");
+        let mark = if is_made { MADE } else { 1 };
         for name in names(change) {
             marks.push(format!(
                 "INSERT INTO {TABLES} (pipeline, sink, name, changing) VALUES ({}, {}, {}, {mark}) \
@@ -546,8 +549,9 @@ impl MysqlSink {
                 return Ok(());
             }
         }
+        let evolve = self.options.evolve;
         let (link, errors) = self.link()?;
-        let step = ddl::Change { link, errors }.plan(change)?;
+        let step = ddl::Change { link, errors, evolve }.plan(change)?;
         match step {
             Step::Nothing => {}
             Step::Rows(sql) => {
@@ -817,7 +821,9 @@ impl Sink for MysqlSink {
             // a key that no index can hold is told before anything is written
             return create_table(table, &dialect).map(|_| ());
         };
-        found.check(table, &dialect)?;
+        let evolve = self.options.evolve;
+        let (link, errors) = self.link()?;
+        ddl::Change { link, errors, evolve }.widening(&found, table)?;
         let job = self.job();
         self.check_rows(&found, job.as_ref())
     }
@@ -887,15 +893,21 @@ impl Sink for MysqlSink {
         if between && found.is_none() {
             return Ok(());
         }
-        if let Some(found) = &found {
-            let (link, _) = self.link()?;
-            let dialect = link.dialect.clone();
-            match found.check(table, &dialect) {
+        if let Some(there) = &found {
+            // an ALTER would commit what is open: then what is there is only looked at
+            let evolve = self.options.evolve && !self.open.is && !between;
+            let (link, errors) = self.link()?;
+            let widening = match (ddl::Change { link, errors, evolve }).widening(there, table) {
                 // it has the shape behind the change that is to come again
                 Err(_) if between => return Ok(()),
-                fits => fits?,
+                widening => widening?,
+            };
+            self.check_rows(there, Some(&claim.job))?;
+            if let Some(sql) = widening {
+                let doing = format!("statement: {}", sql::clipped(&sql));
+                self.run(&sql, codes::TARGET_DDL, &doing)?;
+                found = self.look(&table.name)?;
             }
-            self.check_rows(found, Some(&claim.job))?;
         } else {
             self.make(table)?;
             found = self.look(&table.name)?;
@@ -944,6 +956,27 @@ impl Sink for MysqlSink {
             let errors = Errors(&self.options);
             let Some(link) = &mut self.link else { return Err(not_claimed()) };
             writer.write(&mut Way { link, errors }, changes)
+        });
+        result.inspect_err(|_| self.rollback())
+    }
+
+    fn other_owner(
+        &mut self,
+        table: &Arc<TargetTable>,
+        tick: Tick,
+        keys: &[Row],
+        owners: &[&str],
+    ) -> Result<Option<(usize, String)>> {
+        self.prepare(table)?;
+        let result = self.begin().and_then(|()| {
+            if tick <= u64::try_from(self.open.covered).unwrap_or(0) {
+                return Ok(None);
+            }
+            // between two shapes: the write says so
+            let Some(writer) = self.writers.get(&table.name) else { return Ok(None) };
+            let errors = Errors(&self.options);
+            let Some(link) = &mut self.link else { return Err(not_claimed()) };
+            writer.other_owner(&mut Way { link, errors }, keys, owners)
         });
         result.inspect_err(|_| self.rollback())
     }

@@ -222,19 +222,6 @@ fn tables_are_made_truncated_renamed_and_dropped() {
 }
 
 #[test]
-fn what_is_about_the_rows_of_one_source_leaves_the_others() {
-    let server = start();
-    let target = Target::new(&server, "shards");
-    let mut sink = target.filled(&shards(), &shard_rows());
-    changes_of_one_shard(&mut *sink);
-    let rows = target.run(
-        "SELECT shard, id, IFNULL(note, '-'), IFNULL(copy, '-'), IFNULL(n, '-') FROM shards ORDER BY n, id",
-    );
-    let rows: Vec<String> = rows.iter().map(|r| r.replace('\t', "|")).collect();
-    assert_eq!(rows, SHARDS_AFTER);
-}
-
-#[test]
 fn a_type_changes_with_the_values_that_are_there() {
     let server = start();
     let target = Target::new(&server, "types");

@@ -122,14 +122,6 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
 }
 
 #[test]
-fn what_is_about_the_rows_of_one_source_leaves_the_others() {
-    let target = Target::start();
-    let (case, mut sink) = filled_with(&target, &shards(), &shard_rows());
-    changes_of_one_shard(&mut *sink);
-    assert_eq!(case.sql("SELECT shard, id, note, copy, n FROM shards ORDER BY n, id"), SHARDS_AFTER);
-}
-
-#[test]
 fn columns_are_renamed_dropped_and_filled() {
     let target = Target::start();
     let (case, mut sink) = filled(&target);

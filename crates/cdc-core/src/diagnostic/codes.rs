@@ -117,6 +117,7 @@ codes! {
     TARGET_BUSY = 2009, "target is locked";
     TARGET_ROW_MISSING = 2010, "row to be changed is not at the target";
     TARGET_CAPTURED = 2011, "target table is read by the source";
+    TARGET_KEY_TAKEN = 2012, "rows of two source tables have one key";
 
     STATE_LOCKED = 3001, "another run of this pipeline";
     STATE_UNREADABLE = 3002, "state folder cannot be used";

@@ -15,7 +15,7 @@ use super::default::{default_literal, needs_parentheses};
 use super::look::{Found, FoundColumn, ROW_NUMBER, column_sql, create_table, row_number_sql};
 use super::sql::{clipped, quote, quote_all};
 use super::types::{Declared, Pushed, Slot, declared, hides_labels, layout, normal, takes};
-use crate::default::{as_source, cannot_tell};
+use crate::default::{as_source, cannot_tell, not_empty};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
 use cdc_core::{Error, Result, Row, Value, codes};
@@ -50,13 +50,15 @@ impl Step {
 pub(crate) struct Change<'a> {
     pub(crate) link: &'a mut Link,
     pub(crate) errors: Errors<'a>,
+    /// `on_existing = evolve`.
+    pub(crate) evolve: bool,
 }
 
 impl Change<'_> {
     pub(crate) fn plan(&mut self, change: &TargetSchemaChange) -> Result<Step> {
         match change {
             TargetSchemaChange::CreateTable { table } => match self.look(&table.name)? {
-                Some(found) => found.check(table, &self.link.dialect).map(|()| Step::Nothing),
+                Some(found) => Ok(self.widening(&found, table)?.map_or(Step::Nothing, Step::definition)),
                 None => create_table(table, &self.link.dialect).map(Step::definition),
             },
             TargetSchemaChange::AddColumn { table, column, implicit } => {
@@ -93,6 +95,16 @@ impl Change<'_> {
             }),
             TargetSchemaChange::RenameTable { from, to } => self.rename_table(from, to),
         }
+    }
+
+    /// Does a table that is there take the rows of this one, or is it made to by what loses nothing? Gives the statement that it takes.
+    pub(crate) fn widening(&mut self, found: &Found, table: &TargetTable) -> Result<Option<String>> {
+        let Err(error) = found.check(table, &self.link.dialect) else { return Ok(None) };
+        if !self.evolve {
+            return Err(error);
+        }
+        let statement = found.widening(table, &self.link.dialect)?;
+        if self.has_rows(found)? { Err(not_empty(error)) } else { Ok(statement) }
     }
 
     fn failed(&self, table: &str, e: &mysql_async::Error) -> Error {

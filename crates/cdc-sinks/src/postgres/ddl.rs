@@ -17,7 +17,7 @@ use super::options::NulPolicy;
 use super::sql::{literal, quote, quote_all};
 use super::types::{Form, Unfit, declared, parts};
 use super::write::{DATES, clipped};
-use crate::default::{as_source, cannot_tell, default_value};
+use crate::default::{as_source, cannot_tell, default_value, not_empty};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType, IntWidth};
 use cdc_core::{Error, Result, Row, Value, codes};
@@ -28,6 +28,8 @@ pub(crate) struct Change<'a> {
     pub(crate) errors: Errors<'a>,
     pub(crate) schema: &'a str,
     pub(crate) nul: NulPolicy,
+    /// `on_existing = evolve`.
+    pub(crate) evolve: bool,
 }
 
 impl Change<'_> {
@@ -35,7 +37,7 @@ impl Change<'_> {
     pub(crate) fn apply(&self, change: &TargetSchemaChange) -> Result<()> {
         match change {
             TargetSchemaChange::CreateTable { table } => match self.look(&table.name)? {
-                Some(found) => found.check(table, self.schema),
+                Some(found) => self.fit(&found, table),
                 None => self.run(&create_table(self.schema, table)),
             },
             TargetSchemaChange::AddColumn { table, column, implicit } => {
@@ -66,6 +68,25 @@ impl Change<'_> {
             },
             TargetSchemaChange::RenameTable { from, to } => self.rename_table(from, to),
         }
+    }
+
+    /// Does a table that is there take the rows of this one, or is it made to by what loses nothing? Gives the statements that it takes.
+    pub(crate) fn widening(&self, found: &Found, table: &TargetTable) -> Result<Vec<String>> {
+        let Err(error) = found.check(table, self.schema) else { return Ok(Vec::new()) };
+        if !self.evolve {
+            return Err(error);
+        }
+        let statements = found.widening(table, self.schema)?;
+        let rows = found.has_rows(self.conn).map_err(|e| {
+            self.errors.of(codes::TARGET_DDL, &format!("looking at table \"{}\"", found.name), &e)
+        })?;
+        if rows { Err(not_empty(error)) } else { Ok(statements) }
+    }
+
+    /// Makes a table that is there take the rows of this one.
+    pub(crate) fn fit(&self, found: &Found, table: &TargetTable) -> Result<()> {
+        let statements = self.widening(found, table)?;
+        statements.iter().try_for_each(|sql| self.run(sql))
     }
 
     fn look(&self, table: &str) -> Result<Option<Found>> {

@@ -51,6 +51,7 @@ pub fn table(name: &str, columns: Vec<Column>, key: &[usize]) -> Arc<TargetTable
         schema: Arc::new(schema),
         key: key.to_vec(),
         soft_delete: None,
+        told_by: None,
     })
 }
 
