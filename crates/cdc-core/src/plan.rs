@@ -102,6 +102,26 @@ pub struct FlowPlan {
     pub span: Span,
 }
 
+impl FlowPlan {
+    /// Is a kind of schema change one that `include` and `exclude` let through?
+    pub fn takes(&self, kind: &str) -> bool {
+        (self.include.is_empty() || self.include.iter().any(|k| k == kind))
+            && !self.exclude.iter().any(|k| k == kind)
+    }
+
+    /// Do columns have their defaults at the target? One that the flow would not follow there would be of some moment or other.
+    /// In mode ignore nothing of a target's table is ever altered, so rows to come that have no value for a column could
+    /// not be kept from reading its default.
+    pub fn carries_defaults(&self) -> bool {
+        self.on_schema_change != SchemaChangeMode::Ignore && self.takes("alter_column_default")
+    }
+
+    /// Do tables and columns have their comments at the target?
+    pub fn carries_comments(&self) -> bool {
+        self.takes("alter_comment")
+    }
+}
+
 /// The words of `include` and `exclude`.
 pub const SCHEMA_CHANGE_KINDS: &[&str] = &[
     "create_table",

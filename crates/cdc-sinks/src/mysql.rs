@@ -101,6 +101,7 @@ mod write;
 pub use options::MysqlOptions;
 pub use reader::MysqlReader;
 
+use crate::default::{brought, no_comment, no_default};
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, SERVER_NAME_MARIADB, SERVER_NAME_MYSQL, Sink, TargetBatch,
@@ -496,8 +497,8 @@ impl MysqlSink {
         let errors = Errors(&self.options);
         let Some(link) = &mut self.link else { return Err(not_claimed()) };
         let done = match (link.run(sql), narrow) {
-            // the row would be too wide, or the column too long
-            (Err(mysql_async::Error::Server(e)), Some(narrow)) if [1118, 1074].contains(&e.code) => {
+            // the row would be too wide, or the column too long; or it has become a text because of that
+            (Err(mysql_async::Error::Server(e)), Some(narrow)) if [1118, 1074, 1101].contains(&e.code) => {
                 link.run(narrow).map(|_| ())
             }
             (done, _) => done.map(|_| ()),
@@ -554,9 +555,13 @@ impl MysqlSink {
                 let doing = format!("statement: {}", sql::clipped(&String::from_utf8_lossy(&sql)));
                 self.run(&sql, codes::TARGET_DDL, &doing)?;
             }
-            Step::Definition { sql, narrow } => {
+            Step::Definition { sql, narrow, then } => {
                 self.define(change, &sql, narrow.as_deref())?;
                 self.begin()?;
+                if let Some((then, of_text)) = then {
+                    self.define(change, &then, Some(&of_text))?;
+                    self.begin()?;
+                }
             }
         }
         // with what is open: rows of this step and that it is made are one
@@ -964,6 +969,20 @@ impl Sink for MysqlSink {
         result.inspect_err(|_| self.rollback())
     }
 
+    fn leaves_out(&self, change: &TargetSchemaChange) -> Vec<String> {
+        let Some(dialect) = self.link.as_ref().map(|l| &l.dialect) else { return Vec::new() };
+        let (columns, comments) = brought(change);
+        let defaults = columns.into_iter().filter_map(|column| {
+            let declared = types::declared(&column.ty, dialect, false);
+            let why = default::carried(column, &declared.ty, dialect).err()?;
+            Some(no_default(column, &why))
+        });
+        let comments = comments
+            .into_iter()
+            .filter_map(|(column, comment)| Some(no_comment(column, default::odd_comment(comment)?)));
+        defaults.chain(comments).collect()
+    }
+
     fn commit(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
         match self.try_commit(tick, binding) {
             Ok(committed) => {
@@ -1254,6 +1273,8 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }
+        | TargetSchemaChange::AlterColumnDefault { table, .. }
+        | TargetSchemaChange::AlterComment { table, .. }
         | TargetSchemaChange::TruncateTable { table }
         | TargetSchemaChange::RemoveRows { table, .. }
         | TargetSchemaChange::DropTable { table } => vec![table],

@@ -1,6 +1,7 @@
 //! What is at the target: the shape of a table, and whether it takes our rows.
 
 use super::conn::Link;
+use super::default::{clauses, comment_clause};
 use super::sql::{self, clipped, quote, quote_all};
 use super::types::{Declared, Dialect, layout, normal, takes};
 use cdc_core::connector::TargetTable;
@@ -20,6 +21,7 @@ pub(crate) struct Found {
     /// `BASE TABLE`, `VIEW`, `SEQUENCE`, ..
     kind: String,
     engine: String,
+    pub(crate) comment: String,
     pub(crate) columns: Vec<FoundColumn>,
     uniques: Vec<Unique>,
 }
@@ -34,6 +36,9 @@ pub(crate) struct FoundColumn {
     pub(crate) collation: Option<String>,
     pub(crate) not_null: bool,
     has_default: bool,
+    /// A default of its own; not a NULL that the server shows for none.
+    pub(crate) default: bool,
+    pub(crate) comment: String,
     generated: bool,
 }
 
@@ -50,17 +55,17 @@ impl Found {
     pub(crate) fn look(link: &mut Link, table: &str) -> Answer<Option<Found>> {
         let named = sql::text(table);
         let tables = link.texts(format!(
-            "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES \
+            "SELECT TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COMMENT FROM information_schema.TABLES \
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {named}"
         ))?;
         // servers on some file systems compare names without regard to letter case
         let Some(row) = tables.iter().find(|r| r[0] == table).or(tables.first()) else { return Ok(None) };
-        let (name, kind, engine) = (row[0].clone(), row[1].clone(), row[2].clone());
+        let [name, kind, engine, comment] = [0, 1, 2, 3].map(|i| row[i].clone());
         let named = sql::text(&name);
         let columns = link
             .rows(format!(
                 "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE, COLUMN_DEFAULT, \
-                 EXTRA FROM information_schema.COLUMNS \
+                 EXTRA, COLUMN_COMMENT FROM information_schema.COLUMNS \
                  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {named} ORDER BY ORDINAL_POSITION"
             ))?
             .into_iter()
@@ -73,6 +78,9 @@ impl Found {
                 let not_null = next().as_deref() == Some("NO");
                 let default = next();
                 let extra = next().unwrap_or_default().to_ascii_lowercase();
+                let comment = next().unwrap_or_default();
+                // MariaDB prints literals in quotes, so this is none of them
+                let is_null = link.dialect.mariadb && default.as_deref() == Some("NULL");
                 FoundColumn {
                     name,
                     ty,
@@ -80,6 +88,8 @@ impl Found {
                     collation,
                     not_null,
                     has_default: default.is_some() || extra.contains("auto_increment"),
+                    default: default.is_some() && !is_null,
+                    comment,
                     generated: extra.contains("generated") && !extra.contains("default_generated"),
                 }
             })
@@ -101,7 +111,7 @@ impl Found {
                 None => uniques.push(Unique { index, columns: vec![column] }),
             }
         }
-        Ok(Some(Found { name, kind, engine, columns, uniques }))
+        Ok(Some(Found { name, kind, engine, comment, columns, uniques }))
     }
 
     /// A column of this name, in the spelling of the table.
@@ -377,7 +387,9 @@ pub(crate) fn create_table(table: &TargetTable, dialect: &Dialect) -> Result<Str
         .iter()
         .zip(&declared)
         .enumerate()
-        .map(|(i, (c, d))| column_sql(&c.name, d, table.key.contains(&i)))
+        .map(|(i, (c, d))| {
+            format!("{}{}", column_sql(&c.name, d, table.key.contains(&i)), clauses(c, d, dialect))
+        })
         .collect();
     if table.is_multiset() {
         parts.insert(0, row_number_sql());
@@ -386,9 +398,10 @@ pub(crate) fn create_table(table: &TargetTable, dialect: &Dialect) -> Result<Str
         parts.push(format!("PRIMARY KEY ({})", quote_all(names)));
     }
     Ok(format!(
-        "CREATE TABLE {} ({}) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4",
+        "CREATE TABLE {} ({}) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4{}",
         quote(&table.name),
-        parts.join(", ")
+        parts.join(", "),
+        comment_clause(&table.schema.comment)
     ))
 }
 
