@@ -754,3 +754,60 @@ fn a_default_that_was_only_for_the_rows_goes() {
     twice(&mut *sink, &stays);
     assert!(has_default());
 }
+
+/// A tick is half made, and after the crash a table is taken in in front of it: names that change hands do so once.
+#[test]
+fn a_table_that_is_taken_in_comes_in_front_of_a_tick_that_is_half_made() {
+    let server = start();
+    let columns =
+        vec![Column::new("id", int()).not_null(), Column::new("a", int()), Column::new("b", bigint(false))];
+    let names = table("names", columns, &[0]);
+    let swap = [("a", "aside"), ("b", "a"), ("aside", "b")].map(|(from, to)| Change::RenameColumn {
+        table: "names".into(),
+        from: from.into(),
+        to: to.into(),
+    });
+    let taken_in = |column: &str| {
+        let columns = vec![Column::new("id", int()).not_null(), Column::new(column, int())];
+        let other = table("other", columns, &[0]);
+        [
+            Change::DropTable { table: "other".into() },
+            Change::CreateTable { table: other.clone() },
+            Change::RemoveRows {
+                table: "other".into(),
+                source: other.schema.id.clone(),
+                only: Vec::new(),
+                again: true,
+            },
+        ]
+    };
+    for made in 1..=3 {
+        let target = Target::new(&server, &format!("beside_{made}"));
+        let row = Row::pack([Value::Int(1), Value::Int(2), Value::Int(3)]);
+        let mut sink = target.filled(&names, &[row]);
+        swap[..made].iter().for_each(|change| sink.apply(change).unwrap());
+        // (one that is left in the middle, and then has another shape)
+        for (column, ends) in [("before", false), ("now", true)] {
+            sink = target.sink();
+            sink.inspect(&job("run 2")).unwrap();
+            sink.claim(&job("run 2")).unwrap();
+            sink.prepare(&names).unwrap();
+            taken_in(column).iter().for_each(|change| sink.apply(change).unwrap());
+            if ends {
+                sink.commit(2, &binding(2)).unwrap();
+            }
+        }
+        let listed = |sql: &str| target.run(&format!("SELECT name FROM _cdc_tables WHERE changing {sql}"));
+        assert_eq!((listed("= 1"), listed("= 0")), (vec!["names".to_owned()], vec!["other".to_owned()]));
+        swap.iter().for_each(|change| sink.apply(change).unwrap());
+        sink.commit(3, &binding(3)).unwrap();
+        assert_eq!(
+            shape(&target, "names").iter().map(|c| c.replace("(20)", "")).collect::<Vec<_>>(),
+            ["id|int", "b|int", "a|bigint"]
+        );
+        assert_eq!(target.run("SELECT b, a FROM names"), ["2|3"]);
+        assert_eq!(shape(&target, "other"), ["id|int", "now|int"]);
+        assert!(listed("<> 0").is_empty());
+        assert_eq!(target.run("SELECT changes FROM _cdc_progress"), [""]);
+    }
+}
