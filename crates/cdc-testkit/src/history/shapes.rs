@@ -358,7 +358,9 @@ impl Shapes {
         let (sql, class) = match (self.rng.random_range(0..100), any) {
             (0..14, _) if !many => {
                 let (part, class) = self.add(&mut table);
-                (alter(part), class)
+                // (beside a DROP of the name it would add nothing: MariaDB looks at the table before the statement)
+                let word = self.if_exists("ADD COLUMN", "IF NOT EXISTS");
+                (alter(part.replacen("ADD COLUMN", &word, 1)), class)
             }
             (14..20, _) if !many => {
                 let (one, first) = self.add(&mut table);
@@ -537,8 +539,7 @@ impl Shapes {
             0 => format!(" COMMENT 'it''s \"{}\"'", column.name),
             _ => String::new(),
         };
-        let word = self.if_exists("ADD COLUMN", "IF NOT EXISTS");
-        let part = format!("{word} {} {ty}{rest}{comment}{place}", column.name);
+        let part = format!("ADD COLUMN {} {ty}{rest}{comment}{place}", column.name);
         table.columns.push(column);
         (part, class)
     }
