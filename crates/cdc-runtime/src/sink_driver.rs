@@ -327,8 +327,17 @@ impl Committer {
                 if tick <= self.resumed {
                     continue;
                 }
-                // what is not held could not be written again if the target makes no change, or not now
-                if !work.schema.is_empty() && (self.sink.commits_by_itself() || group.lost) {
+                // What is not held could not be written again if the target makes no change, or not now. And where it may refuse one
+                // that is then passed over, as little as may be is to be written again: a backlog of changes would be, for each refusal.
+                let may_be_refused = || {
+                    work.schema.iter().any(|s| {
+                        let flow = self.flows.get(s.flow);
+                        flow.is_some_and(|f| f.on_schema_change == SchemaChangeMode::TryEvolve)
+                    })
+                };
+                if !work.schema.is_empty()
+                    && (self.sink.commits_by_itself() || group.lost || may_be_refused())
+                {
                     self.commit(&mut group, &mut prepared)?;
                 }
                 let binding = work.binding.clone();
