@@ -998,6 +998,7 @@ impl<'q> Work<'q> {
         // those that rename a column of the target: its place, its name now, its new one
         let mut plain: Vec<(usize, Arc<str>, Arc<str>)> = Vec::new();
         let mut split: Vec<(usize, Arc<str>, usize)> = Vec::new();
+        self.back_from_aside(old, new, pairs, fed);
         for (k, j) in pairs.iter().enumerate().filter_map(|(k, pair)| pair.map(|j| (k, j))) {
             let Some(there) = fed[j].clone() else { continue };
             let to = &new[k].name;
@@ -1078,6 +1079,33 @@ impl<'q> Work<'q> {
             fed[j] = Some(to);
         }
         Ok(())
+    }
+
+    /// Where a target whose definitions commit by themselves has refused a column's new name, the first one of a ring may have
+    /// stepped aside before. It comes back; where it has not, there is nothing to do.
+    fn back_from_aside(
+        &mut self,
+        old: &[Column],
+        new: &[Column],
+        pairs: &[Option<usize>],
+        fed: &[Option<Arc<str>>],
+    ) {
+        let refused = self.question.refused;
+        if !refused.iter().any(|name| name.starts_with("rename_column ")) {
+            return;
+        }
+        for (k, j) in pairs.iter().enumerate().filter_map(|(k, pair)| pair.map(|j| (k, j))) {
+            // only one whose new name another column has
+            let is_taken = fed.iter().flatten().any(|f| same_name(f, &new[k].name));
+            let renamed = is_taken && !same_name(&old[j].name, &new[k].name);
+            let Some(there) = fed[j].as_ref().filter(|_| renamed) else { continue };
+            let from = self.free(&format!("_cdc_{there}"));
+            let name = format!("back_from {from}");
+            if !refused.contains(&name) {
+                let (table, to) = (self.evolved.name.clone(), there.to_string());
+                self.push(&name, TargetSchemaChange::RenameColumn { table, from, to });
+            }
+        }
     }
 
     /// A column of this name that nobody feeds goes, for the step that wants the name.
@@ -2251,6 +2279,12 @@ mod tests {
                             TargetSchemaChange::DropColumn { column, .. } => {
                                 defaults.remove(column);
                                 target.remove(at(column, &target).unwrap_or_else(|| panic!("{}", told())));
+                            }
+                            // what has stepped aside; here nothing is made that is refused later
+                            TargetSchemaChange::RenameColumn { from, .. }
+                                if step.name.starts_with("back_from ") =>
+                            {
+                                assert!(at(from, &target).is_none(), "{}", told());
                             }
                             TargetSchemaChange::RenameColumn { from, to, .. } => {
                                 if let Some(default) = defaults.remove(from) {
