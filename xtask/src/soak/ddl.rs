@@ -108,7 +108,9 @@ impl Soak {
                 tables: 5,
                 removes: mode == "evolve",
                 renames: mode == "evolve" || mode == "lenient",
-                rebuilds: true,
+                // What needs a column at the target keeps the whole table from going there. If that is one that a run in front of
+                // the last checkpoint has taken in, nobody knows its shape any more: the run stops, and says so.
+                rebuilds: mode != "try_evolve",
                 crosses: mode == "evolve" || mode == "lenient",
                 pause: Duration::from_millis(150),
             };
