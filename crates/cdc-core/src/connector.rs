@@ -153,7 +153,7 @@ pub enum TargetSchemaChange {
         /// The table.
         table: Arc<TargetTable>,
     },
-    /// Append or insert a column; rows that are there read `default`.
+    /// Append or insert a column, with its comment; rows that are there read its default.
     AddColumn {
         /// The table's name.
         table: String,
@@ -162,6 +162,8 @@ pub enum TargetSchemaChange {
         /// It is NOT NULL at the source: without a default, rows that are there read its type's implicit one,
         /// although the target's column may hold NULL.
         implicit: bool,
+        /// Its default is one at the target from then on too, as far as the target has it; else it has none there.
+        keeps_default: bool,
     },
     /// Rename a column.
     RenameColumn {
@@ -201,7 +203,8 @@ pub enum TargetSchemaChange {
         /// Which.
         column: String,
     },
-    /// Change a column's type.
+    /// Change a column's type. Its default may go along; where there was one, [`TargetSchemaChange::AlterColumnDefault`] is
+    /// right behind.
     AlterColumnType {
         /// The table's name.
         table: String,
@@ -218,6 +221,23 @@ pub enum TargetSchemaChange {
         column: String,
         /// May it hold NULL?
         nullable: bool,
+    },
+    /// What a column reads in rows that somebody else inserts without it; rows that are there stay as they are. What the target
+    /// cannot have as a default with the same meaning is no default there, and no error: see [`Sink::leaves_out`].
+    AlterColumnDefault {
+        /// The table's name.
+        table: String,
+        /// The column as the target has it, with its default from now on, in the source's words.
+        column: Column,
+    },
+    /// Another comment of the table, or of one of its columns.
+    AlterComment {
+        /// The table's name.
+        table: String,
+        /// Which column; `None`: the table's own.
+        column: Option<String>,
+        /// From now on; empty: none.
+        comment: String,
     },
     /// Rows are told apart by other columns, or by none; the columns are those that are there. The rows are as they were,
     /// and the new key tells them apart.
@@ -391,6 +411,13 @@ pub trait Sink: Send {
     /// # Errors
     /// `TARGET_DDL`, with both shapes and the statement.
     fn apply(&mut self, change: &TargetSchemaChange) -> Result<()>;
+
+    /// What of a schema change the target has no room for, and which is therefore not there although the change is made: a
+    /// default that would mean something else there, a comment. Lines for people.
+    fn leaves_out(&self, change: &TargetSchemaChange) -> Vec<String> {
+        let _ = change;
+        Vec::new()
+    }
 
     /// Makes everything up to and including `tick` visible, at once, with its binding.
     ///

@@ -133,6 +133,24 @@ impl FlowPlan {
             view::Upsert::Auto => !rows.key().is_some_and(|key| key.iter().all(|c| stated.contains(c))),
         }
     }
+
+    /// Is a kind of schema change one that `include` and `exclude` let through?
+    pub fn lets_through(&self, kind: &str) -> bool {
+        (self.include.is_empty() || self.include.iter().any(|k| k == kind))
+            && !self.exclude.iter().any(|k| k == kind)
+    }
+
+    /// Do columns have their defaults at the target? One that the flow would not follow there would be of some moment or other.
+    /// In mode ignore nothing of a target's table is ever altered, so rows to come that have no value for a column could
+    /// not be kept from reading its default.
+    pub fn carries_defaults(&self) -> bool {
+        self.on_schema_change != SchemaChangeMode::Ignore && self.lets_through("alter_column_default")
+    }
+
+    /// Do tables and columns have their comments at the target?
+    pub fn carries_comments(&self) -> bool {
+        self.lets_through("alter_comment")
+    }
 }
 
 /// What becomes of rows of several source tables that come into one target table and agree in its key.

@@ -746,6 +746,7 @@ fn check_shares(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<()> {
                     share: &share,
                     evolved: None,
                     taken: None,
+                    gone: None,
                     refused: &BTreeSet::new(),
                 })
                 .map_err(|e| e.note(format!("flow \"{}\"", flow.name)))?;

@@ -29,7 +29,7 @@
 use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetSchemaChange, TargetTable};
 use cdc_core::event::{Origin, SchemaEvent};
 use cdc_core::faults;
-use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::program::{BoundFlow, target_name};
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
 use cdc_core::position::Binding;
 use cdc_core::schema::{Column, TableId, TableSchema};
@@ -327,8 +327,17 @@ impl Committer {
                 if tick <= self.resumed {
                     continue;
                 }
-                // what is not held could not be written again if the target makes no change, or not now
-                if !work.schema.is_empty() && (self.sink.commits_by_itself() || group.lost) {
+                // What is not held could not be written again if the target makes no change, or not now. And where it may refuse one
+                // that is then passed over, as little as may be is to be written again: a backlog of changes would be, for each refusal.
+                let may_be_refused = || {
+                    work.schema.iter().any(|s| {
+                        let flow = self.flows.get(s.flow);
+                        flow.is_some_and(|f| f.on_schema_change == SchemaChangeMode::TryEvolve)
+                    })
+                };
+                if !work.schema.is_empty()
+                    && (self.sink.commits_by_itself() || group.lost || may_be_refused())
+                {
                     self.commit(&mut group, &mut prepared)?;
                 }
                 let binding = work.binding.clone();
@@ -555,7 +564,8 @@ impl Committer {
         } else {
             origin.gtid.to_string()
         };
-        let table = work.event.before.as_ref().or(work.event.after.as_ref()).map(|s| s.id.to_string());
+        let table = work.event.before.as_ref().or(work.event.after.as_ref()).map(|s| &s.id);
+        let table = table.or_else(|| work.event.gone()).map(ToString::to_string);
         format!("{} {} {place} {}", self.name, flow.name, table.unwrap_or_default())
     }
 
@@ -577,6 +587,7 @@ impl Committer {
         };
         let (before, after) =
             (bound(&work.event.before, &work.before)?, bound(&work.event.after, &work.after)?);
+        let gone = work.event.gone().map(|table| target_name(flow, table)).transpose()?;
         // one that is renamed into the flow is none of its tables under the name before
         let bound = before.as_ref().or(after.as_ref());
         let share = bound.map_or(Share::Alone, |b| self.feeds.share(&b.target().name, &b.source().id));
@@ -585,7 +596,7 @@ impl Committer {
             let evolved = match (&before, &after) {
                 (Some(before), _) => registry.find(&before.target().name, &before.source().id).cloned(),
                 (None, Some(after)) => registry.table(&after.target().name).cloned(),
-                (None, None) => None,
+                (None, None) => gone.as_deref().and_then(|name| registry.table(name)).cloned(),
             };
             let renamed = after
                 .as_ref()
@@ -600,6 +611,7 @@ impl Committer {
             share: &share,
             evolved: evolved.as_deref(),
             taken: taken.as_deref(),
+            gone: gone.as_deref(),
             refused,
         })?;
         Ok((derived, evolved.map(|e| e.name.clone())))
@@ -665,7 +677,13 @@ impl Committer {
         if work.before.is_none() && !self.sink.holds_progress() {
             // a feed has nothing that could be left behind: readers of it are told what the source has done
             let was_told = work.event.changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }));
+            let was_told = was_told && work.event.gone().is_none();
             derived.steps.retain(|s| was_told || !matches!(s.change, TargetSchemaChange::DropTable { .. }));
+        }
+        if work.event.gone().is_some() && derived.steps.is_empty() {
+            // nearly always: nothing of it is there, and nobody need hear of it
+            self.registry().changed(work.event.tick, before.as_deref(), derived.evolved);
+            return Ok(());
         }
         self.feeds.follow(flow, work);
         for step in &derived.steps {
@@ -684,7 +702,15 @@ impl Committer {
             self.sink.prepare(written).map_err(place)?;
             name = Some(written.name.clone());
         }
-        let name = name.or_else(|| work.before.as_ref().map(|t| t.name.clone())).unwrap_or_default();
+        let name = name.or_else(|| work.before.as_ref().map(|t| t.name.clone()));
+        let name = match (name, work.event.gone()) {
+            (Some(name), _) => name,
+            (None, Some(gone)) => target_name(flow, gone)?,
+            (None, None) => String::new(),
+        };
+        for step in &derived.steps {
+            derived.left.extend(self.sink.leaves_out(&step.change));
+        }
         self.tell(work, &name, &derived.steps, &derived.left, begun);
         Ok(())
     }

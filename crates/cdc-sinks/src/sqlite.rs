@@ -72,6 +72,7 @@ mod write;
 
 pub use reader::SqliteReader;
 
+use crate::default::no_comment;
 use crate::registry::{path_option, word_option};
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
@@ -520,6 +521,21 @@ impl Sink for SqliteSink {
         made.inspect_err(|_| self.rollback())
     }
 
+    fn leaves_out(&self, change: &TargetSchemaChange) -> Vec<String> {
+        match change {
+            TargetSchemaChange::AlterColumnDefault { column, .. } if column.default.is_some() => {
+                vec![format!(
+                    "column \"{}\" of the target keeps its default: SQLite cannot alter it",
+                    column.name
+                )]
+            }
+            TargetSchemaChange::AlterComment { column, .. } => {
+                vec![no_comment(column.as_deref(), "SQLite has none")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn commit(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
         let result = self.begin().and_then(|_| {
             let (db, claim) = self.claimed()?;
@@ -752,6 +768,8 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }
+        | TargetSchemaChange::AlterColumnDefault { table, .. }
+        | TargetSchemaChange::AlterComment { table, .. }
         | TargetSchemaChange::TruncateTable { table }
         | TargetSchemaChange::RemoveRows { table, .. }
         | TargetSchemaChange::DropTable { table } => vec![table],

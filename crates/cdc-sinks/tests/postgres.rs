@@ -604,6 +604,7 @@ fn many_updates_go_through_a_staging_table_or_without_one() {
         table: "orders".into(),
         column: Column::new("x", int()),
         implicit: false,
+        keeps_default: false,
     };
     sink.apply(&add).unwrap();
     let columns = [table.schema.columns.clone(), vec![Column::new("x", int())]].concat();

@@ -190,6 +190,7 @@ fn what_cannot_succeed_says_what_to_do() {
         table: "orders".into(),
         column: Column::new("x", int()),
         implicit: false,
+        keeps_default: false,
     };
     refused(sink.apply(&add), codes::TARGET_DDL, &["must be owner", "OWNER TO"]);
 

@@ -37,7 +37,7 @@ fn shape(folder: &Path, table: &str) -> Vec<String> {
 }
 
 fn add(column: Column) -> Change {
-    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column }
+    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column, keeps_default: false }
 }
 
 fn with_default(ty: ColumnType, default: &str) -> Column {
@@ -92,7 +92,10 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
     // In mode lenient the column may hold NULL at the target; the rows read the source's default all the same.
     let (folder, mut sink) = filled();
     let column = Column::new("flag", int());
-    twice(&mut *sink, &Change::AddColumn { table: "orders".into(), column, implicit: true });
+    twice(
+        &mut *sink,
+        &Change::AddColumn { table: "orders".into(), column, implicit: true, keeps_default: false },
+    );
     sink.commit(2, &binding(2)).unwrap();
     assert_eq!(query(folder.path(), "SELECT flag FROM orders"), ["0", "0"]);
 }

@@ -190,6 +190,7 @@ impl Pipeline {
             share: &Share::Alone,
             evolved: there.as_deref(),
             taken: None,
+            gone: None,
             refused: &BTreeSet::new(),
         })?;
         for step in &derived.steps {

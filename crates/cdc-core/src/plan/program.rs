@@ -284,16 +284,27 @@ impl BoundFlow {
             return Err(shape.errors);
         }
         let output: Vec<usize> = shape.columns.iter().map(|c| c.register).collect();
+        let mut columns: Vec<Column> = shape.columns.iter().map(|c| c.column.clone()).collect();
+        for (column, register) in columns.iter_mut().zip(&output) {
+            // what a flow makes by itself keeps its own
+            if !flow.carries_defaults() && *register < schema.columns.len() {
+                column.default = None;
+            }
+            if !flow.carries_comments() {
+                column.comment.clear();
+            }
+        }
+        let comment = if flow.carries_comments() { schema.comment.clone() } else { String::new() };
         let target = TargetTable {
             schema: Arc::new(TableSchema {
                 // feeds name the table that a row comes from
                 id: schema.id.clone(),
                 version: schema.version,
-                columns: shape.columns.iter().map(|c| c.column.clone()).collect(),
+                columns,
                 primary_key: key.clone(),
                 unique_keys: Vec::new(),
                 charset: schema.charset.clone(),
-                comment: schema.comment.clone(),
+                comment,
             }),
             name,
             key,
@@ -320,6 +331,14 @@ impl BoundFlow {
     /// The target table: its name, the shape of the rows, the key.
     pub fn target(&self) -> &Arc<TargetTable> {
         &self.target
+    }
+
+    /// An output column with the default that its rows read at the source, whether or not the target is to have it too.
+    pub fn as_rows_read(&self, column: &Column) -> Column {
+        let place = self.target.schema.columns.iter().position(|c| c.name == column.name);
+        let from = place.and_then(|i| self.passthrough[i]).and_then(|i| self.source.columns.get(i));
+        let default = from.map_or_else(|| column.default.clone(), |source| source.default.clone());
+        Column { default, ..column.clone() }
     }
 
     /// For each output column, the source column that it is a plain copy of.

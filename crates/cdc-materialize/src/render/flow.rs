@@ -347,5 +347,9 @@ fn schema_change(flow: &FlowPlan, event: &SchemaEvent) -> Result<Option<Tables>>
         }
     };
     let (before, after) = (table(&event.before)?, table(&event.after)?);
+    if let Some(gone) = event.gone() {
+        // it has no structure here, and only its name at the target counts
+        return Ok(flow.tables.matches(gone).then_some((None, None)));
+    }
     Ok((before.is_some() || after.is_some()).then_some((before, after)))
 }

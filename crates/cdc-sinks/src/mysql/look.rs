@@ -1,6 +1,7 @@
 //! What is at the target: the shape of a table, and whether it takes our rows.
 
 use super::conn::Link;
+use super::default::{clauses, comment_clause};
 use super::sql::{self, clipped, quote, quote_all};
 use super::types::{Declared, Dialect, layout, normal, takes, widens};
 use crate::default::not_widened;
@@ -21,6 +22,7 @@ pub(crate) struct Found {
     /// `BASE TABLE`, `VIEW`, `SEQUENCE`, ..
     kind: String,
     engine: String,
+    pub(crate) comment: String,
     pub(crate) columns: Vec<FoundColumn>,
     uniques: Vec<Unique>,
 }
@@ -35,10 +37,12 @@ pub(crate) struct FoundColumn {
     pub(crate) collation: Option<String>,
     pub(crate) not_null: bool,
     has_default: bool,
+    /// A default of its own; not a NULL that the server shows for none.
+    pub(crate) default: bool,
+    pub(crate) comment: String,
     generated: bool,
     /// Nothing but a type, NULL or NOT NULL and a comment: what MODIFY COLUMN of a type and a comment keeps.
     plain: bool,
-    comment: String,
 }
 
 /// A unique index.
@@ -54,12 +58,12 @@ impl Found {
     pub(crate) fn look(link: &mut Link, table: &str) -> Answer<Option<Found>> {
         let named = sql::text(table);
         let tables = link.texts(format!(
-            "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES \
+            "SELECT TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COMMENT FROM information_schema.TABLES \
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {named}"
         ))?;
         // servers on some file systems compare names without regard to letter case
         let Some(row) = tables.iter().find(|r| r[0] == table).or(tables.first()) else { return Ok(None) };
-        let (name, kind, engine) = (row[0].clone(), row[1].clone(), row[2].clone());
+        let [name, kind, engine, comment] = [0, 1, 2, 3].map(|i| row[i].clone());
         let named = sql::text(&name);
         let columns = link
             .rows(format!(
@@ -78,16 +82,19 @@ impl Found {
                 let default = next();
                 let extra = next().unwrap_or_default().to_ascii_lowercase();
                 let comment = next().unwrap_or_default();
+                // MariaDB prints literals in quotes, so this is none of them
+                let is_null = link.dialect.mariadb && default.as_deref() == Some("NULL");
                 FoundColumn {
                     // MariaDB says of a column without default that NULL is it
                     plain: extra.is_empty() && default.as_deref().is_none_or(|d| d == "NULL"),
-                    comment,
                     name,
                     ty,
                     charset: charset.map(|c| if c == "utf8" { "utf8mb3".to_owned() } else { c }),
                     collation,
                     not_null,
                     has_default: default.is_some() || extra.contains("auto_increment"),
+                    default: default.is_some() && !is_null,
+                    comment,
                     generated: extra.contains("generated") && !extra.contains("default_generated"),
                 }
             })
@@ -109,7 +116,7 @@ impl Found {
                 None => uniques.push(Unique { index, columns: vec![column] }),
             }
         }
-        Ok(Some(Found { name, kind, engine, columns, uniques }))
+        Ok(Some(Found { name, kind, engine, comment, columns, uniques }))
     }
 
     /// A column of this name, in the spelling of the table.
@@ -451,7 +458,9 @@ pub(crate) fn create_table(table: &TargetTable, dialect: &Dialect) -> Result<Str
         .iter()
         .zip(&declared)
         .enumerate()
-        .map(|(i, (c, d))| column_sql(&c.name, d, table.key.contains(&i)))
+        .map(|(i, (c, d))| {
+            format!("{}{}", column_sql(&c.name, d, table.key.contains(&i)), clauses(c, d, dialect))
+        })
         .collect();
     if table.is_multiset() {
         parts.insert(0, row_number_sql());
@@ -460,9 +469,10 @@ pub(crate) fn create_table(table: &TargetTable, dialect: &Dialect) -> Result<Str
         parts.push(format!("PRIMARY KEY ({})", quote_all(names)));
     }
     Ok(format!(
-        "CREATE TABLE {} ({}) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4",
+        "CREATE TABLE {} ({}) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4{}",
         quote(&table.name),
-        parts.join(", ")
+        parts.join(", "),
+        comment_clause(&table.schema.comment)
     ))
 }
 

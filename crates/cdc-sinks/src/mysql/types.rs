@@ -137,7 +137,7 @@ impl Declared {
 }
 
 /// `varchar(20)` as `varchar` and 20.
-fn word_and_length(ty: &str) -> (&str, usize) {
+pub(crate) fn word_and_length(ty: &str) -> (&str, usize) {
     let (word, rest) = ty.split_once('(').unwrap_or((ty, ""));
     let digits = rest.split([',', ')']).next().unwrap_or_default();
     (word, digits.parse().unwrap_or(0))

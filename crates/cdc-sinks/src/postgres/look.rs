@@ -10,12 +10,13 @@
 
 use super::conn::Conn;
 use super::error::Pg;
+use super::options::NulPolicy;
 use super::sql::{literal, quote, quote_all};
-use super::types::{declared, takes, widens};
-use crate::default::not_widened;
+use super::types::{Form, Unfit, declared, parts as parts_of, takes, widens};
+use crate::default::{default_value, moment_of, not_widened};
 use cdc_core::connector::TargetTable;
 use cdc_core::schema::{Column, ColumnType, same_name};
-use cdc_core::{Error, codes};
+use cdc_core::{Error, Value, codes};
 
 /// A table as the server has it.
 #[derive(Debug, Clone)]
@@ -39,8 +40,8 @@ pub(crate) struct FoundColumn {
     /// Its type without.
     pub(crate) base: String,
     not_null: bool,
-    default: bool,
-    generated: bool,
+    pub(crate) default: bool,
+    pub(crate) generated: bool,
     always_identity: bool,
 }
 
@@ -405,6 +406,73 @@ fn shortened(name: &str, end: &str) -> String {
     format!("{}{end}", &name[..cut])
 }
 
+/// The statements that make a table with its comments.
+pub(crate) fn make_table(schema: &str, table: &TargetTable) -> String {
+    let full = format!("{}.{}", quote(schema), quote(&table.name));
+    let comments = std::iter::once((None, &table.schema.comment))
+        .chain(table.schema.columns.iter().map(|c| (Some(&*c.name), &c.comment)))
+        .filter(|(_, comment)| !comment.is_empty())
+        .filter_map(|(column, comment)| comment_on(&full, column, comment));
+    std::iter::once(create_table(schema, table)).chain(comments).collect::<Vec<_>>().join("; ")
+}
+
+/// The statement that sets a comment, of the table or of a column; `None` where the server cannot hold it.
+pub(crate) fn comment_on(full: &str, column: Option<&str>, comment: &str) -> Option<String> {
+    if odd_comment(comment).is_some() {
+        return None;
+    }
+    let text = if comment.is_empty() { "NULL".to_owned() } else { literal(comment) };
+    Some(match column {
+        Some(column) => format!("COMMENT ON COLUMN {full}.{} IS {text}", quote(column)),
+        None => format!("COMMENT ON TABLE {full} IS {text}"),
+    })
+}
+
+/// Why a comment has no place here.
+pub(crate) fn odd_comment(comment: &str) -> Option<&'static str> {
+    comment.contains('\0').then_some("PostgreSQL holds no NUL")
+}
+
+/// What stands behind DEFAULT, of a column whose type has this name without length; `None` where the source has none.
+///
+/// A default at the target is for rows that somebody else inserts there. So it must mean there what it means at the
+/// source: a constant, or the moment of the statement, cut to the column's digits, in the session's time zone. What PostgreSQL has no
+/// value for is left out, and so is an expression, with the reason.
+pub(crate) fn carried(column: &Column, base: &str, nul: NulPolicy) -> Result<Option<String>, String> {
+    let Some(default) = &column.default else { return Ok(None) };
+    if column.generated.is_some() || column.auto_increment {
+        return Ok(None);
+    }
+    if let Some(moment) = moment_of(column) {
+        let now = if matches!(column.ty, ColumnType::DateTime { .. }) {
+            "statement_timestamp()::timestamp"
+        } else {
+            "statement_timestamp()"
+        };
+        return match moment? {
+            0 => Ok(Some(format!("date_trunc('second', {now})"))),
+            3 => Ok(Some(format!("date_trunc('milliseconds', {now})"))),
+            6 => Ok(Some(now.to_owned())),
+            _ => Err(format!("PostgreSQL has no moment cut as DEFAULT {default}")),
+        };
+    }
+    let value = default_value(column)?;
+    value_sql(&value, column, base, nul)
+        .map_err(|_| format!("DEFAULT {default} is a value that PostgreSQL does not hold"))
+}
+
+/// A value as SQL; `None` for NULL.
+pub(crate) fn value_sql(
+    value: &Value<'_>,
+    column: &Column,
+    base: &str,
+    nul: NulPolicy,
+) -> Result<Option<String>, Unfit> {
+    let text = Form::of(&column.ty).text(value, nul)?;
+    let base = if base == "bit" { "bit varying" } else { base };
+    Ok(text.map(|text| format!("{}::{base}", literal(&text))))
+}
+
 /// The statement that makes a table.
 pub(crate) fn create_table(schema: &str, table: &TargetTable) -> String {
     let columns = &table.schema.columns;
@@ -414,7 +482,11 @@ pub(crate) fn create_table(schema: &str, table: &TargetTable) -> String {
         .map(|(i, c)| {
             let in_key = table.key.contains(&i);
             let not_null = if in_key { " NOT NULL" } else { "" };
-            format!("{} {}{not_null}", quote(&c.name), declared(&c.ty, in_key))
+            let declared = declared(&c.ty, in_key);
+            // a NUL is refused in rows, or taken out as the sink is told: a default that has one is none
+            let default = carried(c, &parts_of(&declared).0, NulPolicy::Error).ok().flatten();
+            let default = default.map_or_else(String::new, |text| format!(" DEFAULT {text}"));
+            format!("{} {declared}{not_null}{default}", quote(&c.name))
         })
         .collect();
     if !table.is_multiset() {

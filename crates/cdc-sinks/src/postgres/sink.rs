@@ -3,13 +3,16 @@
 use super::conn::Conn;
 use super::ddl;
 use super::error::{Errors, Pg, is_answer};
-use super::look::{Found, create_table};
+use super::look::{Found, carried, make_table, odd_comment};
+use super::options::NulPolicy;
 use super::options::PostgresOptions;
 use super::pending::Pending;
 use super::preflight;
 use super::sql::{check_column_name, check_table_name, fnv, literal, quote};
+use super::types::{declared, parts};
 use super::write::Writer;
 use super::{PROGRESS, TABLES};
+use crate::default::{brought, no_comment, no_default};
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable,
 };
@@ -268,7 +271,7 @@ impl PostgresSink {
         match self.look(&table.name)? {
             Some(found) => self.change()?.fit(&found, table)?,
             None => {
-                let sql = create_table(&self.options.schema, table);
+                let sql = make_table(&self.options.schema, table);
                 conn.run(&sql).map_err(|e| failed(&format!("statement: {sql}"), &e))?;
             }
         }
@@ -753,6 +756,19 @@ impl Sink for PostgresSink {
         made.inspect_err(|_| self.rollback())
     }
 
+    fn leaves_out(&self, change: &TargetSchemaChange) -> Vec<String> {
+        let (columns, comments) = brought(change);
+        let defaults = columns.into_iter().filter_map(|column| {
+            let declared = declared(&column.ty, false);
+            let why = carried(column, &parts(&declared).0, NulPolicy::Error).err()?;
+            Some(no_default(column, &why))
+        });
+        let comments = comments
+            .into_iter()
+            .filter_map(|(column, comment)| Some(no_comment(column, odd_comment(comment)?)));
+        defaults.chain(comments).collect()
+    }
+
     fn commit(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
         let committed = self.begin().and_then(|_| self.commit_open(tick, binding));
         match committed {
@@ -946,6 +962,8 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }
+        | TargetSchemaChange::AlterColumnDefault { table, .. }
+        | TargetSchemaChange::AlterComment { table, .. }
         | TargetSchemaChange::TruncateTable { table }
         | TargetSchemaChange::RemoveRows { table, .. }
         | TargetSchemaChange::DropTable { table } => vec![table],

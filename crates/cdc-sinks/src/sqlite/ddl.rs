@@ -41,7 +41,7 @@ impl Change<'_> {
                 Some(found) => self.fit(&found, table),
                 None => self.run(&create_table(&table.name, table)),
             },
-            TargetSchemaChange::AddColumn { table, column, implicit } => {
+            TargetSchemaChange::AddColumn { table, column, implicit, .. } => {
                 self.add_column(table, column, *implicit)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
@@ -53,6 +53,9 @@ impl Change<'_> {
             }
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            // SQLite has no comments, and a default is altered by nothing but a new table: what others' rows read is not
+            // worth copying all rows. So a table is made without, and its columns keep the one that they were added with.
+            TargetSchemaChange::AlterColumnDefault { .. } | TargetSchemaChange::AlterComment { .. } => Ok(()),
             TargetSchemaChange::ChangeKey { table } => self.change_key(table),
             // NOT NULL is only declared for keys: see the types module.
             TargetSchemaChange::AlterNullability { .. } => Ok(()),

@@ -194,6 +194,7 @@ impl Found {
                         table: self.name.clone(),
                         column: column.clone(),
                         implicit: false,
+                        keeps_default: true,
                     }),
                     ..misfit(
                         format!("column \"{}\" {} is not there", column.name, declared(&column.ty)),

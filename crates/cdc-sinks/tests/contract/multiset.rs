@@ -116,7 +116,12 @@ fn shape_changes_keep_the_rows_and_their_number(place: &dyn Place) {
     added.default = Some("9".into());
     let name = || "log".to_owned();
     let changes = [
-        TargetSchemaChange::AddColumn { table: name(), implicit: !added.nullable, column: added },
+        TargetSchemaChange::AddColumn {
+            table: name(),
+            implicit: !added.nullable,
+            column: added,
+            keeps_default: false,
+        },
         TargetSchemaChange::RenameColumn { table: name(), from: "line".into(), to: "text".into() },
         TargetSchemaChange::AlterColumnType { table: name(), column: "n".into(), ty: varchar() },
         TargetSchemaChange::DropColumn { table: name(), column: "x".into() },
