@@ -124,12 +124,12 @@ error[E4006]: \"dw.log\" is not what is expected
 fn statements_become_what_a_run_would_have_met() {
     passes(
         "given src.customers + { id: 1, name: \"ann\" }
-  ddl \"ALTER TABLE shop.customers ADD COLUMN points INT NOT NULL DEFAULT 3 AFTER id, RENAME COLUMN name TO called\"
-  when src.customers + { id: 2, called: \"bea\", points: 7 }
-  expect dw.customers columns (id, name, tier, points, called)
+  ddl \"ALTER TABLE shop.customers ADD COLUMN points INT NOT NULL DEFAULT 3 AFTER id, RENAME COLUMN tier TO level\"
+  when src.customers + { id: 2, name: \"bea\", level: \"gold\", points: 7 }
+  expect dw.customers columns (id, name, tier, points, level)
   expect dw.customers = [
-    { id: 1, name: \"ann\", tier: \"basic\", points: 3, called: \"ann\" },
-    { id: 2, name: null, tier: \"basic\", points: 7, called: \"bea\" } ]",
+    { id: 1, name: \"ann\", tier: \"basic\", points: 3, level: \"basic\" },
+    { id: 2, name: \"bea\", tier: null, points: 7, level: \"gold\" } ]",
     );
     // one that changes values is copied anew
     passes(
@@ -176,8 +176,9 @@ error[E4006]: \"dw.customers\" has other columns than expected
    |
 11 | expect dw.customers columns (id, tier, name)
    |                                  ^^^^
-   = note: expected: (id, tier, name)
-   = note: actual:   (id, name, tier)
+   |
+note: expected: (id, tier, name)
+note: actual:   (id, name, tier)
 ",
     );
 }
@@ -273,6 +274,17 @@ fn values_that_are_none_of_their_columns_are_refused() {
     );
     fails_with(&order("placed: \"soon\""), "error[E0307]: ", "column \"placed\" datetime(3)");
     fails_with(&order("placed: \"2026-02-30\""), "error[E0307]: ", "shop.cdc:11:");
+}
+
+#[test]
+fn an_error_is_told_at_the_step_that_led_to_it() {
+    fails_with(
+        "ddl \"ALTER TABLE shop.customers RENAME COLUMN name TO called\"
+  when src.customers + { id: 1, called: \"ann\" }
+  expect dw.lines = []",
+        "error[E1311]: column \"name\" of table \"shop.customers\" is gone, and views read it",
+        "--> shop.cdc:12:3",
+    );
 }
 
 #[test]

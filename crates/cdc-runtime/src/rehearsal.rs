@@ -4,7 +4,8 @@
 //! dataflow of [`render`], a [`Committer`] with its registry per sink, schema changes as the parser of DDL and the derivator make them.
 //! Each test has all of it for itself, and an empty source. Each step of a test is a tick, and views speak from the first one.
 //!
-//! An `expect` looks when every tick in front of it is committed: the committer's word, as in a run.
+//! A step is over when its ticks are committed at every sink: the committer's word, as in a run. So what goes wrong is told at the step that
+//! led to it.
 
 mod compare;
 mod source;
@@ -25,6 +26,7 @@ use cdc_core::plan::pattern::{NamePattern, TablePattern, TableSet};
 use cdc_core::plan::test::{TestPlan, TestStep, TestStepKind, TestTarget};
 use cdc_core::plan::view::bind::bind_or_first;
 use cdc_core::plan::{FlowPlan, Options, Plan, SchemaChangeMode, SinkPlan, TargetName};
+use cdc_core::position::Binding;
 use cdc_core::schema::TableSchema;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, ZeroDates, codes};
@@ -103,11 +105,6 @@ pub fn rehearse(plan: &Plan, test: &TestPlan, tables: &[TableSchema]) -> Result<
             break;
         }
     }
-    // what nothing has looked at has to come through as well
-    let result = result.and_then(|()| {
-        let span = test.steps.last().map_or(&test.span, |step| &step.span);
-        stage.through(source.tick(), span).map_err(|d| Box::new(Failed::from(d)))
-    });
     let ended = stage.end().map_err(at_test);
     result.and(ended)
 }
@@ -214,6 +211,8 @@ impl Stage {
             for table in shared_tables.iter().chain(&written) {
                 sink.prepare(table)?;
             }
+            // there are tables to look at in front of the first step
+            sink.commit(0, &Binding::default())?;
             let (to, inbox) = mpsc::channel();
             let shared = SinkShared::new(0, failure.clone());
             ends.push((sink_plan.name.clone(), sink.delivery(), to, shared.clone()));
@@ -291,10 +290,11 @@ impl Stage {
         match &step.kind {
             TestStepKind::Given(changes) | TestStepKind::When(changes) => {
                 self.send(source.transaction(changes)?);
+                // what it leads to is told at its place
+                self.through(source.tick(), &step.span)?;
             }
             TestStepKind::Ddl(statement) => {
                 self.send(source.statement(statement, &step.span)?);
-                // its errors are told at its place
                 self.through(source.tick(), &step.span)?;
             }
             TestStepKind::ExpectRows { target, rows } => {
@@ -355,9 +355,8 @@ impl Stage {
         self.shown.values().try_for_each(|shown| self.at(shown, tick, span).map(drop))
     }
 
-    /// The table that is looked at, when every sink has the tick.
+    /// The table that is looked at.
     fn look(&self, target: &TestTarget, tick: Tick, span: &Span) -> Result<(String, Table), Diagnostic> {
-        self.through(tick, span)?;
         let (sink, table, name) = match target {
             TestTarget::Table { sink, table, .. } => (sink.as_str(), table, format!("{sink}.{table}")),
             TestTarget::View { name, .. } => (VIEWS, name, name.clone()),

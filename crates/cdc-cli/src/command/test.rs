@@ -202,6 +202,8 @@ impl Tested {
             diagnostic.severity = Severity::Error;
             self.exit = Exit::Refused;
         }
+        // warnings are what `cdc check` tells
+        self.diagnostics.retain(|d| d.severity == Severity::Error);
     }
 
     fn to_json(&self) -> Value {
