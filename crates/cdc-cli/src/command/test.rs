@@ -116,7 +116,7 @@ fn test_one(
     match compiled.plan {
         None => tested.exit = Exit::Refused,
         Some(plan) => {
-            tested.only_of_tests(&plan);
+            tested.ensure_given(&plan);
             if tested.exit == Exit::Done && !plan.tests.is_empty() {
                 match tables(&plan, &file) {
                     Ok(tables) => {
@@ -136,6 +136,8 @@ fn test_one(
             }
         }
     }
+    // warnings are what `cdc check` tells
+    tested.diagnostics.retain(|d| d.severity == Severity::Error);
     if tested.failed() > 0 {
         tested.exit = Exit::Found;
     }
@@ -190,7 +192,7 @@ impl Tested {
 
     /// What is missing in the environment matters where rows are made of it: a test would run with a placeholder. In a source or a sink
     /// it does not, since none is connected.
-    fn only_of_tests(&mut self, plan: &Plan) {
+    fn ensure_given(&mut self, plan: &Plan) {
         let spans = plan.sources.iter().map(|s| &s.span).chain(plan.sinks.iter().map(|s| &s.span));
         let spans: Vec<_> = spans.collect();
         let is_of_connection = |d: &Diagnostic| {
@@ -202,8 +204,6 @@ impl Tested {
             diagnostic.severity = Severity::Error;
             self.exit = Exit::Refused;
         }
-        // warnings are what `cdc check` tells
-        self.diagnostics.retain(|d| d.severity == Severity::Error);
     }
 
     fn to_json(&self) -> Value {
