@@ -73,7 +73,8 @@ fn a_row_of_a_test_stores_what_a_strict_insert_does() -> Result<()> {
     let document: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let ran = document["files"][0]["tests"].as_array().context("no tests")?;
-    ensure!(ran.len() == takes.len() && takes.iter().any(|(_, _, stored)| stored.is_none()), "{document:#}");
+    let (all, taken) = (takes.len(), takes.iter().filter(|(_, _, stored)| stored.is_some()).count());
+    ensure!(ran.len() == all && taken > 35 && all - taken > 20, "{taken} of {all} were taken by the server");
     let mut wrong = Vec::new();
     for (ran, (name, what, stored)) in ran.iter().zip(&takes) {
         ensure!(ran["name"] == name.as_str(), "{ran:#}");

@@ -38,9 +38,15 @@ struct Said {
 
 /// `cdc test shop.cdc ..` in a folder of its own, with these tests.
 fn run(text: &str, args: &[&str]) -> Said {
+    run_with(text, &[("shop.sql", SCHEMA)], args)
+}
+
+/// The same with other files beside it.
+fn run_with(text: &str, files: &[(&str, &str)], args: &[&str]) -> Said {
     let folder = TempDir::new().expect("a folder");
-    fs::write(folder.path().join("shop.cdc"), text).expect("a pipeline file");
-    fs::write(folder.path().join("shop.sql"), SCHEMA).expect("a schema file");
+    for (name, text) in files.iter().chain(&[("shop.cdc", text)]) {
+        fs::write(folder.path().join(name), text).expect("a file");
+    }
     let output = Command::new(env!("CARGO_BIN_EXE_cdc"))
         .args(["test", "shop.cdc"])
         .args(args)
@@ -51,7 +57,7 @@ fn run(text: &str, args: &[&str]) -> Said {
     // nothing is opened, nothing is left behind
     let left: Vec<_> =
         fs::read_dir(folder.path()).expect("the folder").map(|e| e.expect("it").file_name()).collect();
-    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!(left.len(), 1 + files.len(), "{left:?}");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
@@ -345,4 +351,77 @@ fn without_a_schema_text_there_are_no_tests() {
     let said = run(&format!("{text}test \"t\" {{\n  expect dw.log = []\n}}\n"), &[]);
     assert_eq!(said.code, 2, "{}", said.out);
     assert!(said.err.starts_with("error[E0405]: "), "{}", said.err);
+}
+
+/// The test of the language by example: its first part, over a join with a side that need not be there.
+#[test]
+fn the_language_by_example() {
+    let head = "\
+pipeline { name = \"shop\" }
+source src = mysql { url = \"mysql://127.0.0.1:1\", user = \"cdc\", tables = [\"shop.*\"], schema = \"more.sql\" }
+sink dw = sqlite { path = \"dw.db\" }
+view order_lines =
+  from src.orders as o
+  |> join src.customers as c on o.customer_id = c.id
+  |> left join src.coupons as k on o.coupon = k.code
+  |> select o.id, c.name as customer, o.amount, coalesce(k.percent, 0) as percent
+order_lines => dw.order_lines key (id)
+src./orders.*/ |> extend meta.table as shard => dw.orders key (shard, id)
+";
+    let schema = "\
+CREATE TABLE customers (id INT PRIMARY KEY, name VARCHAR(20));
+CREATE TABLE coupons (code VARCHAR(10) PRIMARY KEY, percent INT NOT NULL);
+CREATE TABLE orders (id INT PRIMARY KEY, customer_id INT, amount DECIMAL(8,2), coupon VARCHAR(10));
+";
+    let test = "\
+test \"an order of a renamed customer\" {
+  given src.customers  + { id: 1, name: \"ann\" }
+  given src.orders     + { id: 7, customer_id: 1, amount: 5.00 }, { id: 8, customer_id: 1, amount: 2.00 }
+  expect dw.order_lines = [ { id: 7, customer: \"ann\", amount: 5.00, percent: 0 }, { id: 8, customer: \"ann\", amount: 2.00, percent: 0 } ]
+  when  src.customers  ~ { id: 1, name: \"bea\" }
+  when  src.orders     - { id: 8 }
+  expect dw.order_lines = [ { id: 7, customer: \"bea\", amount: 5.00, percent: 0 } ]
+  when  src.coupons    + { code: \"may\", percent: 5 }, src.orders ~ { id: 7, coupon: \"MAY\" }
+  expect order_lines = [ { id: 7, customer: \"bea\", amount: 5.00, percent: 5 } ]
+  ddl   \"ALTER TABLE shop.orders ADD COLUMN note VARCHAR(20) AFTER id\"
+  expect dw.orders columns (id, customer_id, amount, coupon, shard, note)
+}
+";
+    let said = run_with(&format!("{head}{test}"), &[("more.sql", schema)], &[]);
+    assert_eq!(said.out, "ok      shop.cdc: an order of a renamed customer\n1 test: ok\n", "{}", said.err);
+}
+
+#[test]
+fn deleted_rows_that_stay_are_seen() {
+    let head = HEAD.replace("=> dw.customers\n", "=> dw.customers with { soft_delete = gone }\n");
+    let test = "test \"t\" {\n  given src.customers + { id: 1, name: \"ann\" }\n  when src.customers - { id: 1 }\n  \
+                expect dw.customers = [ { id: 1, name: \"ann\", tier: \"basic\", gone: true } ]\n}\n";
+    let said = run(&format!("{head}{test}"), &[]);
+    assert_eq!(said.out, "ok      shop.cdc: t\n1 test: ok\n", "{}", said.err);
+}
+
+#[test]
+fn dates_that_change_on_their_way_are_not_played() {
+    let head = HEAD.replace("tables = ", "zero_dates = text, tables = ");
+    let said = run(&format!("{head}test \"t\" {{\n  expect dw.log = []\n}}\n"), &[]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.out.contains("error[E0504]: tests of a source with zero_dates = text"), "{}", said.out);
+}
+
+/// The examples of the page of statements that hold tests, over a table of orders.
+#[test]
+fn the_tests_of_the_reference_pass() {
+    let page = cdc_testkit::servers::workspace_dir().join("dsl/reference/statements.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let blocks = page.split("```cdc fmt\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    let head = "pipeline { name = \"shop\" }\nsource src = mysql { url = \"mysql://127.0.0.1:1\", user = \"cdc\", \
+                tables = [\"shop.*\"], schema = \"orders.sql\" }\nsink dw = sqlite { path = \"dw.db\" }\n";
+    let schema = "CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(8,2));";
+    let mut count = 0;
+    for block in blocks.filter(|block| block.contains("\ntest \"")) {
+        let said = run_with(&format!("{head}{block}\n"), &[("orders.sql", schema)], &[]);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+        count += said.out.lines().filter(|line| line.starts_with("ok ")).count();
+    }
+    assert!(count > 0, "the page shows no test");
 }
