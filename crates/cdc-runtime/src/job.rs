@@ -262,7 +262,7 @@ fn lock(registry: &Mutex<Registry>) -> std::sync::MutexGuard<'_, Registry> {
 
 /// Makes the tables known that a sink's flows write now, and gives back what is written of each: nothing of columns that the
 /// target does not have, by the mode of the flow.
-fn announce(
+pub(crate) fn announce(
     registry: &mut Registry,
     tables: &[(SchemaChangeMode, &Arc<TargetTable>)],
 ) -> Result<Vec<Arc<TargetTable>>> {

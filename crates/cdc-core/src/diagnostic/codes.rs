@@ -133,6 +133,8 @@ codes! {
     USAGE = 4003, "command line not understood";
     DIFFERENCES = 4004, "target differs from the source";
     NOT_FORMATTED = 4005, "file is not formatted";
+    TEST_FAILED = 4006, "expectation of a test that is not met";
+    TEST_STEP = 4007, "step of a test that cannot be made";
 }
 
 /// The code of this number.
