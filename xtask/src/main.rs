@@ -29,7 +29,7 @@ usage: cargo xtask TASK
   demo --views        the same with joins and aggregates of the shop's tables, and its best customers
   bench               speed against the server's own programs, into target/bench: [--quick]
                       [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
-                      [--only NAME] [--cdc PROGRAM]
+                      [--orders N] [--changes N] [--only NAME] [--cdc PROGRAM] [--parts PROGRAM]
   soak --source       copy under everything at once, kills and crashes included, and compare every row:
                       [--minutes N] [--seed N] [--server mysql|mariadb-10.11|mariadb-11.8]
                       [--target sqlite|mysql|mariadb-10.11|mariadb-11.8|postgres]
