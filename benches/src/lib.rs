@@ -1,5 +1,7 @@
 //! What the benches share: a table, its rows, a pipeline.
 
+pub mod views;
+
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
 use cdc_core::plan::{FlowOp, FlowPlan, KeyConflict, SchemaChangeMode, TargetName};
 use cdc_core::schema::TableSchema;

@@ -9,6 +9,10 @@
 //! | `log_mysql`, `log_postgres` | the whole log into one | its bulk load of as many rows |
 //! | `latency_sqlite_1000` | from commit at the source to commit at the target, at 1,000 row changes a second | |
 //! | `ddl_sqlite` | 1,000 schema changes in a stream of rows into SQLite | the same rows without them |
+//! | `upsert` | changes of 200,000 keys through a view's table into a sink that counts | a map in one thread; `Upserts` alone |
+//! | `join_aggregate` | two tables through a join and a group-by into a null sink | the same query asked of the source |
+//! | `join_aggregate_updates` | going on with updates of the orders | the same; a start without updates |
+//! | `resume` | from `kill -9` until caught up again, with so many rows of views' tables | |
 //! | `binary` | size of the program, time of `cdc check` | |
 //!
 //! Reference and ours take turns, after one reference run that warms the caches, and of each the run with
@@ -22,6 +26,7 @@ mod ddl;
 mod latency;
 mod report;
 mod targets;
+mod views;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -47,7 +52,7 @@ const SHORTEST_LOG: f64 = 3.0;
 const PLAIN: [&str; 2] = ["--ssl-mode=DISABLED", "--get-server-public-key"];
 
 /// `cargo xtask bench [--quick] [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
-/// [--only NAME] [--cdc PROGRAM]`
+/// [--orders N] [--changes N] [--only NAME] [--cdc PROGRAM] [--parts PROGRAM]`
 pub fn main(args: &mut Args) -> Result<()> {
     let quick = args.flag("--quick");
     let sizes = data::Sizes {
@@ -57,6 +62,11 @@ pub fn main(args: &mut Args) -> Result<()> {
         transactions: args.number("--transactions", if quick { 3_000 } else { 10_000 })?,
     };
     sizes.check()?;
+    let of_views = views::Sizes {
+        changes: args.number("--changes", if quick { 400_000 } else { 2_000_000 })?,
+        orders: args.number("--orders", if quick { 100_000 } else { 1_000_000 })?,
+    };
+    let parts = args.value("--parts")?;
     let runs = args.number("--runs", 3)?.max(1);
     let only = args.value("--only")?;
     let program = args.value("--cdc")?;
@@ -111,6 +121,18 @@ pub fn main(args: &mut Args) -> Result<()> {
     }
     if wanted("ddl_sqlite") {
         bench.ddl(&mut failures)?;
+    }
+    if wanted("upsert") {
+        bench.upsert(parts, of_views)?;
+    }
+    if wanted("join_aggregate") || wanted("resume") {
+        bench.load_views(of_views)?;
+    }
+    if wanted("join_aggregate") {
+        bench.join_aggregate(of_views, &mut failures)?;
+    }
+    if wanted("resume") {
+        bench.resume(of_views)?;
     }
     let version = bench.server.installation().version()?;
     report::write(&bench.folder, &version, &bench.entries)?;

@@ -70,7 +70,8 @@ fn tests(runner_args: &[String]) -> Result<()> {
         }
         step(&format!("tests on {kind}"), &mut command)?;
         if kind == ServerKind::default() && runner_args.is_empty() {
-            timed("soak", short_soak)?;
+            timed("soak", || soak::source(&short_soak(20)))?;
+            timed("soak of views", || soak::views(&short_soak(15)))?;
         }
     }
     // nextest does not run the examples in the documentation
@@ -84,16 +85,16 @@ fn tests(runner_args: &[String]) -> Result<()> {
 const LIVE: [&str; 4] = ["source_*[!b]", "live_*[!t]", "init", "values_charset*"];
 
 /// `cargo xtask soak` for a moment, with the program as the tests have built it.
-fn short_soak() -> Result<()> {
-    soak::source(&soak::Soaking {
-        length: Duration::from_secs(20),
+fn short_soak(seconds: u64) -> soak::Soaking {
+    soak::Soaking {
+        length: Duration::from_secs(seconds),
         seed: cdc_testkit::history::seed(),
         kind: ServerKind::default(),
         target: soak::TargetKind::Sqlite,
         workers: None,
         program: target_dir().join("debug").join("cdc"),
         keep: false,
-    })
+    }
 }
 
 /// What stands before and behind the first `--`.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use cdc_testkit::servers::postgres::{self, Postgres, PostgresOptions};
 use cdc_testkit::servers::{Server, ServerKind, ServerOptions, remove_dir, target_dir, workspace_dir};
+use rusqlite::{Connection, OpenFlags};
 
 use crate::args::Args;
 use crate::child::Guarded;
@@ -18,6 +19,7 @@ use crate::tidy::cargo;
 use crate::{say, servers};
 
 const PIPELINE: &str = "examples/shop.cdc";
+const WITH_VIEWS: &str = "examples/shop_views.cdc";
 const TO_MYSQL: &str = "examples/shop_mysql.cdc";
 const TO_POSTGRES: &str = "examples/shop_postgres.cdc";
 
@@ -62,7 +64,8 @@ impl Target {
     }
 }
 
-/// `cargo xtask demo [--server SERVER] [--target sqlite|postgres|SERVER] [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]`
+/// `cargo xtask demo [--server SERVER] [--target sqlite|postgres|SERVER] [--rows N] [--keep] [--cdc PROGRAM] [--pipeline FILE]
+/// [--views]`
 pub fn main(args: &mut Args) -> Result<()> {
     let kind = args.value("--server")?.map_or(Ok(ServerKind::default()), |name| name.parse())?;
     let rows = args.number("--rows", 20_000)?.max(100);
@@ -70,7 +73,13 @@ pub fn main(args: &mut Args) -> Result<()> {
     let program = args.value("--cdc")?;
     let pipeline = args.value("--pipeline")?;
     let target = args.value("--target")?.unwrap_or_else(|| "sqlite".into());
+    let views = args.flag("--views");
     args.finish()?;
+    ensure!(
+        !views || (pipeline.is_none() && target == "sqlite"),
+        "--views is a pipeline of its own, which writes into SQLite: leave out --pipeline and --target"
+    );
+    let pipeline = if views { Some(WITH_VIEWS.to_owned()) } else { pipeline };
     // what is written wrong is told before anything is built
     TargetKind::parse(&target)?;
     let program = program_or_build(program)?;
@@ -121,6 +130,9 @@ pub fn main(args: &mut Args) -> Result<()> {
     let verdict = printed.lines().rfind(|line| line.contains("differences"));
     let verdict = verdict.context("cdc verify names no number of differences")?;
     ensure!(has_no_differences(verdict), "source and target differ: {verdict}");
+    if views && let Target::Sqlite(path) = &demo.target {
+        best_customers(path)?;
+    }
     say!("\ndemo: {}", verdict.trim());
     if keep {
         demo.say_how_to_go_on(&server);
@@ -129,6 +141,25 @@ pub fn main(args: &mut Args) -> Result<()> {
     } else {
         remove_dir(&demo.folder)?;
     }
+    Ok(())
+}
+
+/// The view that the demo is about, as it stands at the target.
+fn best_customers(path: &Path) -> Result<()> {
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let mut select = db.prepare(
+        "SELECT name, tier, orders, revenue FROM best_customers ORDER BY CAST(revenue AS REAL) DESC, name",
+    )?;
+    let rows = select.query_map([], |row| {
+        let (name, tier): (String, String) = (row.get(0)?, row.get(1)?);
+        let (orders, revenue): (i64, String) = (row.get(2)?, row.get(3)?);
+        Ok(format!("{name:<12} {tier:<7} {orders:>6} {revenue:>12}"))
+    })?;
+    let rows = rows.collect::<rusqlite::Result<Vec<String>>>()?;
+    say!("\nthe {} best customers, as view best_customers has them in {}", rows.len(), path.display());
+    say!("{:<12} {:<7} {:>6} {:>12}", "name", "tier", "orders", "revenue");
+    rows.iter().for_each(|row| say!("{row}"));
+    ensure!(!rows.is_empty(), "view best_customers is empty");
     Ok(())
 }
 

@@ -26,15 +26,17 @@ usage: cargo xtask TASK
   demo                copy a shop while it is open, and compare every row: [--rows N] [--keep]
                       [--server mysql|mariadb|mariadb-11.8] [--target sqlite|mysql|mariadb-11.8|postgres]
                       [--cdc PROGRAM] [--pipeline FILE]
+  demo --views        the same with joins and aggregates of the shop's tables, and its best customers
   bench               speed against the server's own programs, into target/bench: [--quick]
                       [--seed N] [--narrow N] [--wide N] [--transactions N] [--runs N]
-                      [--only NAME] [--cdc PROGRAM]
+                      [--orders N] [--changes N] [--only NAME] [--cdc PROGRAM] [--parts PROGRAM]
   soak --source       copy under everything at once, kills and crashes included, and compare every row:
                       [--minutes N] [--seed N] [--server mysql|mariadb-10.11|mariadb-11.8]
                       [--target sqlite|mysql|mariadb-10.11|mariadb-11.8|postgres]
                       [--workers N] [--cdc PROGRAM] [--keep]
   soak --targets      the same into every kind of target in turn
   soak --ddl          tables change their structure at random, in each mode; with the same arguments
+  soak --views        joins and aggregates over tables that change at random; with the same arguments
   servers             fetch MySQL, MariaDB and PostgreSQL servers and Percona Toolkit into target/servers
                       (Debian), or find them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]
                       [percona-toolkit]

@@ -11,6 +11,7 @@ mod compare;
 mod ddl;
 mod program;
 mod target;
+mod views;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,13 +39,14 @@ const STILL: Duration = Duration::from_secs(60);
 /// How long catching up may take in all.
 const CATCH_UP: Duration = Duration::from_secs(600);
 
-/// `cargo xtask soak --source|--targets|--ddl [--minutes N] [--seed N] [--server SERVER] [--target TARGET] [--workers N] [--cdc PROGRAM]
+/// `cargo xtask soak --source|--targets|--ddl|--views [--minutes N] [--seed N] [--server SERVER] [--target TARGET] [--workers N] [--cdc PROGRAM]
 /// [--keep]`. With `--targets` each target in turn, for its share of the minutes.
 pub fn main(args: &mut Args) -> Result<()> {
-    let (of_source, of_targets, of_ddl) = (args.flag("--source"), args.flag("--targets"), args.flag("--ddl"));
+    let [of_source, of_targets, of_ddl, of_views] =
+        ["--source", "--targets", "--ddl", "--views"].map(|name| args.flag(name));
     ensure!(
-        u8::from(of_source) + u8::from(of_targets) + u8::from(of_ddl) == 1,
-        "soak what? there are `cargo xtask soak --source`, `--targets` and `--ddl`"
+        [of_source, of_targets, of_ddl, of_views].into_iter().filter(|is| *is).count() == 1,
+        "soak what? there are `cargo xtask soak --source`, `--targets`, `--ddl` and `--views`"
     );
     let minutes =
         args.value("--minutes")?.map_or(Ok(5.0), |text| text.parse::<f64>().context("--minutes"))?;
@@ -67,7 +69,11 @@ pub fn main(args: &mut Args) -> Result<()> {
     for target in targets {
         let program = program.clone();
         let what = Soaking { length, seed, kind, target, workers, program, keep };
-        if of_ddl { ddl::soak(&what)? } else { source(&what)? }
+        match (of_ddl, of_views) {
+            (true, _) => ddl::soak(&what)?,
+            (_, true) => views(&what)?,
+            _ => source(&what)?,
+        }
     }
     Ok(())
 }
@@ -82,7 +88,7 @@ pub struct Soaking {
     pub kind: ServerKind,
     /// Into what.
     pub target: TargetKind,
-    /// So many workers; `None`: 1 to 3, another number each time.
+    /// So many workers; `None`: a few, another number each time.
     pub workers: Option<u16>,
     /// `cdc`.
     pub program: PathBuf,
@@ -101,6 +107,11 @@ pub fn source(what: &Soaking) -> Result<()> {
         }
         result
     })
+}
+
+/// Soaks in the way of `--views`.
+pub fn views(what: &Soaking) -> Result<()> {
+    views::soak(what)
 }
 
 /// Soaks in a folder, prints the summary, and says in any case which seed it was and where what is left of it lies.

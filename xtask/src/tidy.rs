@@ -54,6 +54,7 @@ const FORBIDDEN: &[(&str, &[&[&str]])] = &[
     ("examples/tail_binlog", &[DATAFLOW]),
     ("examples/snapshot_table", &[DATAFLOW]),
     ("examples/derive_schema", &[ASYNC, DATAFLOW, DRIVERS]),
+    ("examples/upsert_materializer", &[ASYNC, DRIVERS]),
 ];
 
 const LARGEST_FILE: u64 = 1 << 20;

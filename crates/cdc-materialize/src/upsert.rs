@@ -12,7 +12,7 @@
 //! are, never by which came first. What goes out is the difference to what went out before: one change per key and time at most, none where
 //! nothing changed.
 //!
-//! Nothing of the past is kept: a row that is gone has no entry.
+//! Nothing of the past is kept: a row that is gone has no entry. The example `upsert_materializer` uses it by itself.
 //!
 //! ```
 //! use cdc_materialize::upsert::{Policy, Upserts};

@@ -248,7 +248,14 @@ fn run_on(
         None
     } else {
         let store = ViewStore::open(&options.state, base.tick)?;
-        let inputs = Arc::new(Inputs::new(base.tick, store.load()?));
+        let begun = std::time::Instant::now();
+        let held = store.load()?;
+        let rows: usize = held.values().map(Vec::len).sum();
+        if rows > 0 {
+            let seconds = begun.elapsed().as_secs_f64();
+            status.info(format!("views go on from {rows} rows of their tables, loaded in {seconds:.2} s"));
+        }
+        let inputs = Arc::new(Inputs::new(base.tick, held));
         let speaks = Arc::new(AtomicU64::new(base.views_from.unwrap_or(Tick::MAX)));
         Some(Views { inputs, store, speaks, notices: Arc::default() })
     };

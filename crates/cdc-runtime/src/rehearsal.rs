@@ -138,7 +138,7 @@ fn with_views(plan: &Plan, test: &TestPlan, source: &str) -> Plan {
             exclude: Vec::new(),
             backfill: true,
             soft_delete: None,
-            last_of_key: false,
+            key_conflict: cdc_core::plan::KeyConflict::Refuse,
             upsert: Default::default(),
             on_conflict: Default::default(),
             span: (*span).clone(),

@@ -55,6 +55,17 @@ pub enum Entry {
         /// One in a hundred.
         p99_ms: f64,
     },
+    /// From `kill -9` to where it was.
+    Resume {
+        /// The bench's name.
+        name: String,
+        /// How many rows views hold.
+        rows: u64,
+        /// The run that goes on, until it has caught up.
+        ours: Cost,
+        /// Of it, reading the rows from the state folder.
+        load_s: f64,
+    },
     /// Work over rows.
     Work {
         /// The bench's name.
@@ -84,6 +95,9 @@ impl Entry {
                 speed(*rows, plain),
                 ours.wall_s - plain.wall_s
             ),
+            Entry::Resume { rows, ours, load_s, .. } => {
+                format!("{}; load {load_s:.2} s, the rest {:.2} s", speed(*rows, ours), ours.wall_s - load_s)
+            }
             Entry::Work { rows, ours: None, reference, .. } => {
                 format!("failed; {}: {}", reference.name, speed(*rows, &reference.cost))
             }
@@ -113,6 +127,10 @@ impl Entry {
                 "rate_ratio": rounded(plain.wall_s / ours.wall_s),
                 "extra_s": rounded(ours.wall_s - plain.wall_s),
                 "barrier_p50_ms": rounded(*p50_ms), "barrier_p99_ms": rounded(*p99_ms),
+            }),
+            Entry::Resume { name, rows, ours, load_s } => json!({
+                "bench": name, "server": server, "rows": rows, "ours": cost_json(ours),
+                "load_s": rounded(*load_s), "dataflow_s": rounded(ours.wall_s - load_s),
             }),
             Entry::Work { name, rows, ours, reference, also } => {
                 let mut entry = Map::new();
@@ -182,6 +200,15 @@ fn table(server: &str, entries: &[Entry]) -> String {
                     text,
                     "| | barrier p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms beyond the target's | | | | | | |"
                 );
+            }
+            Entry::Resume { name, rows, ours, load_s } => {
+                _ = writeln!(
+                    text,
+                    "{} |",
+                    row(name, "**cdc** after `kill -9`, until caught up", *rows, ours)
+                );
+                let rest = ours.wall_s - load_s;
+                _ = writeln!(text, "| | load {load_s:.2} s, start and dataflow {rest:.2} s | | | | | | |");
             }
             Entry::Work { name, rows, ours, reference, also } => {
                 match ours {

@@ -21,7 +21,7 @@ use rand::{Rng, SeedableRng};
 
 use super::program::{self, Run};
 use super::target::{self, Target};
-use super::{CATCH_UP, STILL, Soaking, compare, kept};
+use super::{STILL, Soaking, compare, kept};
 use crate::say;
 
 const MODES: [&str; 4] = ["evolve", "lenient", "ignore", "try_evolve"];
@@ -295,31 +295,13 @@ impl Soak {
     }
 
     fn catch_up(&mut self) -> Result<()> {
-        let (begun, mut tries) = (Instant::now(), 0);
-        loop {
-            (tries, self.counts.starts) = (tries + 1, self.counts.starts + 1);
-            let until = ["--until", "caught-up"];
-            let workers = self.workers.unwrap_or(4);
-            let mut run = Run::start(&self.program, &self.folder, self.counts.starts, workers, &until, None)?;
-            let mut tick = (0, Instant::now());
-            let status = loop {
-                if let Some(status) = run.ended()? {
-                    break status;
-                }
-                let now = self.target.tick().unwrap_or(tick.0);
-                if now != tick.0 {
-                    tick = (now, Instant::now());
-                }
-                if tick.1.elapsed() > STILL || begun.elapsed() > CATCH_UP {
-                    bail!("it does not catch up; the last tick is {}\n{}", tick.0, run.last_words());
-                }
-                thread::sleep(Duration::from_millis(20));
-            };
-            if status.success() {
-                return Ok(());
-            }
-            ensure!(tries < 3 && self.is_forgiven(&run), "cdc failed ({status})\n{}", run.last_words());
-        }
+        let (workers, mut starts) = (self.workers.unwrap_or(4), self.counts.starts);
+        let done =
+            program::catch_up(&self.program, &self.folder, &self.target, workers, &mut starts, |run| {
+                self.is_forgiven(run)
+            });
+        self.counts.starts = starts;
+        done
     }
 
     /// Which columns the target has, by mode: in evolve those of the source, in lenient those at least; what the other

@@ -11,6 +11,7 @@ use cdc_testkit::servers::postgres::{self, Postgres, PostgresOptions};
 use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
 use rand::Rng;
 use rand::rngs::StdRng;
+use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::{say, servers};
@@ -141,6 +142,34 @@ impl Target {
                 server.sql(&format!("SET sql_mode = 'ANSI_QUOTES'; USE dw; {sql}")).ok()?.trim().parse().ok()
             }
             Target::Postgres { server, .. } => server.sql(sql).ok()?.trim().parse().ok(),
+        }
+    }
+
+    /// Rows as text: a bar between columns, NULL as that word.
+    pub fn rows(&self, sql: &str) -> Result<Vec<String>> {
+        match self {
+            Target::Sqlite(_) => {
+                let Some(db) = self.open()? else { return Ok(Vec::new()) };
+                let mut select = db.prepare(sql)?;
+                let columns = select.column_count();
+                let text = |value: Value| match value {
+                    Value::Null => "NULL".to_owned(),
+                    Value::Integer(value) => value.to_string(),
+                    Value::Real(value) => value.to_string(),
+                    Value::Text(value) => value,
+                    Value::Blob(value) => format!("{value:?}"),
+                };
+                let rows = select.query_map([], |row| {
+                    let values = (0..columns).map(|at| row.get(at).map(text));
+                    Ok(values.collect::<rusqlite::Result<Vec<String>>>()?.join("|"))
+                })?;
+                Ok(rows.collect::<rusqlite::Result<_>>()?)
+            }
+            Target::Server { server, .. } => {
+                let printed = server.sql(&format!("USE dw; {sql}"))?;
+                Ok(printed.lines().map(|line| line.replace('\t', "|")).collect())
+            }
+            Target::Postgres { server, .. } => Ok(server.sql(sql)?.lines().map(str::to_owned).collect()),
         }
     }
 

@@ -219,7 +219,7 @@ impl Sink for Target {
             TargetSchemaChange::CreateTable { table } => {
                 self.tables.entry(table.name.clone()).or_insert_with(|| Table::new(table));
             }
-            TargetSchemaChange::AddColumn { table: name, column, implicit } => {
+            TargetSchemaChange::AddColumn { table: name, column, implicit, .. } => {
                 let table = self.table(name)?;
                 if table.place(&column.name).is_none() {
                     if !table.rows.is_empty() {
@@ -285,6 +285,13 @@ impl Sink for Target {
                 let at = table.there(name, column)?;
                 table.columns[at].nullable = *nullable;
             }
+            TargetSchemaChange::AlterColumnDefault { table: name, column } => {
+                let table = self.table(name)?;
+                let at = table.there(name, &column.name)?;
+                table.columns[at].default = column.default.clone();
+            }
+            // nothing asks for comments here
+            TargetSchemaChange::AlterComment { .. } => {}
             TargetSchemaChange::ChangeKey { table } => {
                 let key = key_names(table);
                 self.table(&table.name)?.key = key;

@@ -24,7 +24,13 @@ fn table(columns: &[(&str, ColumnType)], key: &[usize]) -> Arc<TargetTable> {
         charset: Charset::utf8mb4(),
         comment: String::new(),
     };
-    Arc::new(TargetTable { name: "t".into(), schema: Arc::new(schema), key: key.to_vec(), soft_delete: None })
+    Arc::new(TargetTable {
+        name: "t".into(),
+        schema: Arc::new(schema),
+        key: key.to_vec(),
+        soft_delete: None,
+        told_by: None,
+    })
 }
 
 fn write(target: &mut Target, table: &Arc<TargetTable>, op: TargetOp, row: &[Value<'static>]) {
@@ -80,7 +86,7 @@ fn schema_changes_are_made_in_every_row() {
     let decimal = ColumnType::Decimal { precision: 5, scale: 1, unsigned: false };
     let seven = Column { default: Some("7".into()), ..Column::new("b", int()) };
     for change in [
-        TargetSchemaChange::AddColumn { table: name(), column: seven, implicit: false },
+        TargetSchemaChange::AddColumn { table: name(), column: seven, implicit: false, keeps_default: false },
         TargetSchemaChange::FillColumn {
             table: name(),
             from: "id".into(),
