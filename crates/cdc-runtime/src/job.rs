@@ -324,6 +324,17 @@ fn bind_views(
     Ok(graph)
 }
 
+/// Tables, and what the views that flows read are as tables: bound to `then`, the tables of views of a run that has begun, where there are any.
+pub(crate) fn with_views(
+    plan: &Plan,
+    schemas: &[Arc<TableSchema>],
+    then: &[Arc<TableSchema>],
+) -> Result<Vec<Arc<TableSchema>>> {
+    let wanted: BTreeSet<String> = plan.flows.iter().filter_map(|f| f.view.clone()).collect();
+    let graph = bind_or_first(&plan.views, &wanted, if then.is_empty() { schemas } else { then })?;
+    Ok(schemas.iter().cloned().chain(graph.views.iter().map(|view| view.schema.clone())).collect())
+}
+
 /// Dataflow, committers and driver, until they end.
 fn flow(
     runtime: &tokio::runtime::Runtime,

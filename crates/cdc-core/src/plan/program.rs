@@ -230,7 +230,9 @@ pub fn whole_rows_missing<'f>(
             .help("SET GLOBAL binlog_row_image = FULL (SET PERSIST on MySQL; on MariaDB in the server's option file too), and in every session that sets its own")
             .help("or let the flow read the source's key only, and compute the rest at the target")
     };
-    flows.into_iter().filter_map(|flow| needs(flow).map(|found| diagnostic(flow, found))).collect()
+    // rows of views are whole, whatever the images of their tables are
+    let of_tables = flows.into_iter().filter(|flow| flow.view.is_none());
+    of_tables.filter_map(|flow| needs(flow).map(|found| diagnostic(flow, found))).collect()
 }
 
 /// A warning for each table that these flows copy as a multiset, once however many flows take it.
