@@ -368,4 +368,60 @@ mod tests {
         hand_over(&mut seen, 1, rows, Delivery::Log);
         assert_eq!(seen.0, [(2, Delete), (2, Upsert), (3, Upsert), (4, Delete)]);
     }
+
+    /// A row goes from one table to the other in one transaction, and only one of the two has been altered before: the changes of both are
+    /// netted together all the same, or the delete would be written behind the insert.
+    #[test]
+    fn a_key_that_moves_between_tables_of_two_versions_is_written_once() {
+        use TargetOp::{Delete, Upsert};
+        let table = |source: &str, version| {
+            let schema = TableSchema {
+                id: TableId::new("shop", source),
+                version,
+                columns: vec![],
+                primary_key: vec![],
+                unique_keys: vec![],
+                charset: Charset::utf8mb4(),
+                comment: String::new(),
+            };
+            let schema = Arc::new(schema);
+            Arc::new(TargetTable {
+                name: "all".into(),
+                schema,
+                key: vec![0],
+                soft_delete: None,
+                told_by: None,
+            })
+        };
+        let change = |ordinal, op, key| TargetChange {
+            tick: 1,
+            ordinal,
+            op,
+            source_op: Op::Insert,
+            key: Row::pack([Value::Int(key)]),
+            row: None,
+            before: None,
+            origin: 0,
+        };
+        let handed = |a: u32, b: &[u32]| {
+            let mut open = BTreeMap::new();
+            let mut put = |table: &Arc<TargetTable>, changes| {
+                let origins: Arc<[Origin]> = Arc::new([Origin::default()]);
+                collect(&mut open, table, &origins, changes, false, &Guard::default(), 0);
+            };
+            put(&table("a", a), vec![change(2, Delete, 1)]);
+            b.iter().for_each(|v| {
+                put(&table("b", *v), vec![change(1, Upsert, 7 + i64::from(*v)), change(3, Upsert, 1)])
+            });
+            let mut seen = Seen::default();
+            hand_over(&mut seen, 1, open.remove(&1).unwrap_or_default(), Delivery::Net);
+            seen.0.sort();
+            seen.0
+        };
+        assert_eq!(handed(1, &[1]), [(1, Upsert), (3, Upsert)]);
+        assert_eq!(handed(1, &[2]), [(1, Upsert), (3, Upsert)]);
+        // where a schema change may stand between, each version by itself
+        assert_eq!(handed(1, &[1, 2]), [(1, Upsert), (1, Upsert), (3, Upsert), (3, Upsert)]);
+        assert_eq!(handed(3, &[1, 2]), [(1, Upsert), (1, Upsert), (2, Delete), (3, Upsert), (3, Upsert)]);
+    }
 }
