@@ -69,7 +69,7 @@ impl From<Diagnostic> for Failed {
     }
 }
 
-/// Can tests of a pipeline be run with the tables of a schema text? Gives those that the source captures.
+/// The source's name, and which tables it captures.
 ///
 /// # Errors
 /// `FEATURE_NOT_YET`: dates of a source that are changed on their way are not played.
