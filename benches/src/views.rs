@@ -12,7 +12,7 @@ use cdc_core::tick::Tick;
 use cdc_core::{Row, Value};
 use cdc_materialize::inputs::Inputs;
 use cdc_materialize::record::{Guard, Record};
-use cdc_materialize::render::{Counters, Failure, Ports, SinkBatch, SinkPort, SourcePort, render};
+use cdc_materialize::render::{Failure, Ports, SinkBatch, SinkPort, SourcePort, render};
 use cdc_materialize::upsert::{Policy, Upserts};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
