@@ -9,7 +9,7 @@
 //! The cost of a checkpoint is in proportion to what has changed since the one before, not to what is held.
 //!
 //! # Why SQLite
-//! It is in the program already (a target), is made for this, and was measured against a log-structured store of its own crate: see
+//! It is in the program already (a target), is made for this, and was measured against a copy-on-write tree and a log-structured store: see
 //! ARCHITECTURE.md, "State of views".
 
 use cdc_core::schema::TableId;

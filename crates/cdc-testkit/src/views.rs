@@ -210,7 +210,7 @@ impl Random {
                     order % 50
                 ),
                 3 => format!("UPDATE IGNORE orders SET id = id + 700 WHERE id = {order};"),
-                4 => format!("UPDATE IGNORE orders SET id = id - 700 WHERE id > 700 LIMIT 2;"),
+                4 => "UPDATE IGNORE orders SET id = id - 700 WHERE id > 700 LIMIT 2;".into(),
                 5 => format!(
                     "REPLACE INTO customers (id, name, region, unread) VALUES ({customer}, 'name {}', {}, 'x');",
                     self.below(12),

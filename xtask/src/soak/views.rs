@@ -136,9 +136,11 @@ struct Soak {
     disturbed: Instant,
 }
 
+/// Mode `evolve`: what is emptied at the source is emptied at the target.
 fn pipeline(port: u16, chunk_rows: u32, sink: &str) -> String {
     format!(
-        "pipeline {{\n  name       = \"soak\"\n  checkpoint = {{ dir = \"state\", every = \"300ms\" }}\n}}\n\n\
+        "pipeline {{\n  name             = \"soak\"\n  checkpoint       = {{ dir = \"state\", every = \"300ms\" }}\n  \
+         on_schema_change = evolve\n}}\n\n\
          source src = mysql {{\n  url        = \"mysql://127.0.0.1:{port}\"\n  user       = \"cdc\"\n  \
          password   = \"${{CDC_PASSWORD}}\"\n  tables     = [\"{DATABASE}.*\"]\n  server_id  = 5500\n  \
          chunk_rows = {chunk_rows}\n}}\n\nsink dw = {sink}\n\n{VIEWS}"
