@@ -53,6 +53,7 @@ fn derivation(c: &mut Criterion) {
                 share: &Share::Alone,
                 evolved: Some(&evolved),
                 taken: None,
+                gone: None,
                 refused: &refused,
             };
             group.bench_function(format!("{name}, {}", mode.name()), |b| b.iter(|| derive(&question)));

@@ -14,6 +14,7 @@ source src = mysql {
   user     = "cdc"
   password = "${CDC_PASSWORD}"
   tables   = ["shop.*", "!shop.tmp_*"]
+  schema   = "shop.sql"
 }
 
 sink dw = mysql {
@@ -31,3 +32,15 @@ src.orders
   |> where amount >= 100 and quantity > 1
   |> select id, customer_id, amount, amount * 1.19 as gross, upper(message) as message
   => dw.big_orders key (id)
+
+-- what this file must do: cargo run --release -- test examples/shop_mysql.cdc
+test "large orders of several pieces, with tax" {
+  given src.orders  + { id: 7, customer_id: 1, product_id: 3, quantity: 2, amount: 150.00, placed_at: "2026-01-01 10:00:00", message: "soon" },
+      { id: 8, customer_id: 2, product_id: 3, quantity: 1, amount: 500.00, placed_at: "2026-01-01 10:05:00" }
+  expect dw.big_orders = [
+    { id: 7, customer_id: 1, amount: 150.00, gross: 178.50, message: "SOON" }
+  ]
+  when  src.orders  ~ { id: 8, quantity: 3 }
+  when  src.orders  - { id: 7 }
+  expect dw.big_orders = [ { id: 8, customer_id: 2, amount: 500.00, gross: 595.00, message: null } ]
+}

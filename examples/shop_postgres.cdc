@@ -14,6 +14,7 @@ source src = mysql {
   user     = "cdc"
   password = "${CDC_PASSWORD}"
   tables   = ["shop.*", "!shop.tmp_*"]
+  schema   = "shop.sql"
 }
 
 sink dw = postgres {
@@ -30,3 +31,21 @@ src.orders
   |> where amount >= 100 and quantity > 1
   |> select id, customer_id, amount, amount * 1.19 as gross, upper(message) as message
   => dw.big_orders key (id)
+
+-- what this file must do: cargo run --release -- test examples/shop_postgres.cdc
+test "a new column comes behind the others" {
+  given src.products  + { id: 1, sku: "P1", title: "Chair", price: 20, attributes: '{"size": 3}' }
+  ddl   "ALTER TABLE shop.products ADD COLUMN stock INT NOT NULL DEFAULT 5 AFTER sku"
+  when  src.products  + { id: 2,
+      sku: "P2",
+      stock: 7,
+      title: "Lamp",
+      price: 9.5,
+      weight: 1.25,
+      attributes: '[]' }
+  expect dw.products columns (id, sku, title, price, weight, attributes, stock)
+  expect dw.products = [
+    { id: 1, sku: "P1", title: "Chair", price: 20.00, weight: null, attributes: '{"size": 3}', stock: 5 },
+    { id: 2, sku: "P2", title: "Lamp", price: 9.50, weight: 1.25, attributes: '[]', stock: 7 }
+  ]
+}

@@ -3,7 +3,7 @@
 pub mod views;
 
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
-use cdc_core::plan::{FlowOp, FlowPlan, SchemaChangeMode, TargetName};
+use cdc_core::plan::{FlowOp, FlowPlan, KeyConflict, SchemaChangeMode, TargetName};
 use cdc_core::schema::TableSchema;
 use cdc_core::value::{Date, DateTime};
 use cdc_core::{Row, Value};
@@ -76,10 +76,10 @@ pub fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         exclude: Vec::new(),
         backfill: true,
         soft_delete: None,
-        last_of_key: false,
         view: None,
         upsert: Default::default(),
         on_conflict: Default::default(),
+        key_conflict: KeyConflict::Refuse,
         span: 0..0,
     }
 }

@@ -249,6 +249,9 @@ fn counts(server: &Server) -> Result<String> {
     Ok([count("customers")?, count("products")?, count("orders")?].join(", "))
 }
 
+/// The tables of the shop: the text that the examples name as `schema`.
+const SHOP_TABLES: &str = include_str!("../../examples/shop.sql");
+
 /// The shop and its first rows, drawn from row numbers so that every demo is the same.
 fn shop(kind: ServerKind, rows: u64) -> String {
     let (customers, products) = (rows / 10, rows / 50 + 1);
@@ -257,37 +260,7 @@ fn shop(kind: ServerKind, rows: u64) -> String {
         "\
 CREATE DATABASE shop CHARACTER SET utf8mb4;
 USE shop;
-CREATE TABLE customers (
-  id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
-  name VARCHAR(100) NOT NULL,
-  email VARCHAR(190) NULL,
-  tier ENUM('basic', 'silver', 'gold') NOT NULL DEFAULT 'basic',
-  credit DECIMAL(12,2) NOT NULL DEFAULT 0,
-  settings JSON NULL,
-  created_at DATETIME(6) NOT NULL
-);
-CREATE TABLE products (
-  id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
-  sku CHAR(10) NOT NULL,
-  title VARCHAR(120) NOT NULL,
-  price DECIMAL(10,2) NOT NULL,
-  weight DOUBLE NULL,
-  attributes JSON NOT NULL,
-  UNIQUE KEY (sku)
-);
-CREATE TABLE orders (
-  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
-  customer_id INT UNSIGNED NOT NULL,
-  product_id INT UNSIGNED NOT NULL,
-  quantity SMALLINT UNSIGNED NOT NULL,
-  amount DECIMAL(12,2) NOT NULL,
-  status ENUM('new', 'paid', 'shipped', 'returned') NOT NULL DEFAULT 'new',
-  placed_at DATETIME(6) NOT NULL,
-  shipped_at TIMESTAMP NULL,
-  message VARCHAR(200) NULL,
-  KEY (customer_id)
-);
-SET SESSION {most_rounds} = {rows};
+{SHOP_TABLES}SET SESSION {most_rounds} = {rows};
 INSERT INTO customers (name, email, tier, credit, settings, created_at)
   WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {customers})
   SELECT CONCAT(ELT(1 + n % 6, 'Ann', 'Zoë', 'Jörg', 'Łukasz', '美咲', 'Иван'), ' ', n),

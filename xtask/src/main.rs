@@ -37,8 +37,9 @@ usage: cargo xtask TASK
   soak --targets      the same into every kind of target in turn
   soak --ddl          tables change their structure at random, in each mode; with the same arguments
   soak --views        joins and aggregates over tables that change at random; with the same arguments
-  servers             fetch MySQL, MariaDB and PostgreSQL servers into target/servers (Debian), or find
-                      them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]
+  servers             fetch MySQL, MariaDB and PostgreSQL servers and Percona Toolkit into target/servers
+                      (Debian), or find them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]
+                      [percona-toolkit]
   servers up          run one until Ctrl-C: [--kind SERVER] [--port N] [--datadir DIR]
 ";
 

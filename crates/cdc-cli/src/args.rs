@@ -32,6 +32,8 @@ pub enum Command {
     Run(RunArgs),
     /// Say what is wrong with pipeline files, with no server; --live looks at the server too
     Check(CheckArgs),
+    /// Run the tests that pipeline files hold, with no server
+    Test(TestArgs),
     /// Show what a pipeline does: its operators, from the source to the targets
     Explain(ExplainArgs),
     /// Lay pipeline files out in the one canonical form
@@ -169,6 +171,31 @@ pub enum ReportFormat {
     Json,
 }
 
+const TEST_EXAMPLES: &str = "\
+Examples:
+  cdc test shop.cdc                           every test of the file; exit code 1 if one fails
+  cdc test *.cdc --filter renamed             those with this text in their names
+  cdc test shop.cdc --format json | jq .ok
+
+The tables are those of the source's schema text, a file of CREATE TABLE statements. Nothing is connected.";
+
+/// Of `cdc test`.
+#[derive(Debug, Group)]
+#[command(after_help = TEST_EXAMPLES)]
+pub struct TestArgs {
+    /// The pipeline files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Only tests that have this in their names
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// For people or for programs
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   cdc explain shop.cdc
@@ -248,7 +275,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
     /// The state folder of `cdc run`, which says what modes have made of the targets [default: checkpoint.dir]
-    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,

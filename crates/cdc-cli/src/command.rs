@@ -7,6 +7,7 @@ pub mod explain;
 pub mod fmt;
 pub mod init;
 pub mod run;
+pub mod test;
 pub mod verify;
 
 use crate::exit::Exit;

@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done; also a run that was stopped by Ctrl-C or SIGTERM, with a checkpoint |
-//! | 1 | `verify` found differences; `fmt --check` found a file that is not formatted |
+//! | 1 | `verify` found differences; a test of `test` failed; `fmt --check` found a file that is not formatted |
 //! | 2 | the command line or the pipeline file is wrong; nothing was done |
 //! | 3 | the run failed: source, target or state |
 //! | 101 | a rule of cdc itself was broken |
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 pub const HELP: &str = "\
 Exit codes:
   0    done (also: stopped by Ctrl-C, with a checkpoint)
-  1    verify: differences; fmt --check: a file is not formatted
+  1    verify: differences; test: a test failed; fmt --check: a file is not formatted
   2    the command line or the pipeline file is wrong
   3    the run failed: source, target or state
   101  internal failure
@@ -27,7 +27,7 @@ Exit codes:
 pub enum Exit {
     /// Everything asked for was done.
     Done,
-    /// The answer is no: differences, a file that is not formatted.
+    /// The answer is no: differences, a test that failed, a file that is not formatted.
     Found,
     /// The command line or the pipeline file is wrong.
     Refused,

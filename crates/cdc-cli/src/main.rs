@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Command::Init(args) => command::init::init(args, &told),
         Command::Run(args) => command::run::run(args, &told),
         Command::Check(args) => command::check::check(args, &told),
+        Command::Test(args) => command::test::test(args, &told),
         Command::Explain(args) => command::explain::explain(args, &told),
         Command::Fmt(args) => command::fmt::fmt(args, &told),
         Command::Verify(args) => command::verify::verify(args, &told),

@@ -125,10 +125,12 @@ fn help_names_commands_examples_and_exit_codes() {
     let said = place.cdc(&["--help"]);
     assert_eq!(said.code, 0);
     assert_eq!(said.err, "");
-    for word in ["init", "run", "check", "explain", "fmt", "verify", "error", "completions", "Exit codes:"] {
+    for word in
+        ["init", "run", "check", "test", "explain", "fmt", "verify", "error", "completions", "Exit codes:"]
+    {
         assert!(said.out.contains(word), "{word}: {}", said.out);
     }
-    for command in ["run", "check", "explain", "fmt", "verify"] {
+    for command in ["run", "check", "test", "explain", "fmt", "verify"] {
         let said = place.cdc(&[command, "--help"]);
         assert_eq!(said.code, 0);
         assert!(said.out.contains("Examples:") && said.out.contains("FILE"), "{}", said.out);

@@ -312,10 +312,12 @@ fn matrix(target: Target, mode: &str) -> Result<()> {
 const MODES: [&str; 4] = ["evolve", "lenient", "ignore", "try_evolve"];
 
 #[test]
-fn case_55_each_step_in_each_mode_into_sqlite_mysql_only() -> Result<()> {
+fn case_55_each_step_in_each_mode_into_sqlite() -> Result<()> {
     MODES.iter().try_for_each(|mode| matrix(Target::Sqlite, mode))
 }
 
+// With a MariaDB as the source into SQLite alone: what a target does at a crash hangs on the target, and there each of the other
+// two would take a minute. (Into MariaDB, which commits its definitions by itself too: the matrix of `live_mysql_ddl`.)
 #[test]
 fn case_55_each_step_in_each_mode_into_mysql_mysql_only() -> Result<()> {
     MODES.iter().try_for_each(|mode| matrix(Target::mysql(), mode))
@@ -654,15 +656,22 @@ fn case_55_a_missing_right_is_passed_over_by_try_evolve_into_mysql() -> Result<(
 /// and that is all.
 #[test]
 fn case_49_a_swap_of_names_that_a_target_refuses_is_passed_over_mysql_only() -> Result<()> {
-    for target in [Target::Sqlite, Target::mysql()] {
-        let copied = Copied::start(target, "swap", "try_evolve", TABLES)?;
+    let check = "ALTER TABLE t ADD CONSTRAINT keeps CHECK";
+    for (n, (target, rule)) in [
+        // what stops each change of a name
+        (Target::Sqlite, "CREATE VIEW keeps AS SELECT * FROM nowhere".to_owned()),
+        (Target::mysql(), format!("{check} (b <> 'q' OR c <> 'q' OR id > 0)")),
+        // the one that is to go out of the way has gone by then
+        (Target::mysql(), format!("{check} (c <> 'q' OR id > 0)")),
+        (Target::mysql(), format!("{check} (b <> 'q' OR id > 0)")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let copied = Copied::start(target, &format!("swap{n}"), "try_evolve", TABLES)?;
         copied.source("ALTER TABLE t ADD COLUMN c VARCHAR(20)")?;
         copied.job.catch_up(&[])?;
-        copied.there(match target {
-            Target::MySql(_) => "ALTER TABLE t ADD CONSTRAINT keeps CHECK (b <> 'q' OR c <> 'q' OR id > 0)",
-            // what stops each change of a name
-            _ => "CREATE VIEW keeps AS SELECT * FROM nowhere",
-        })?;
+        copied.there(&rule)?;
         copied.source("ALTER TABLE t RENAME COLUMN b TO c, RENAME COLUMN c TO b; INSERT INTO t VALUES (1001, 1, 'b', 3, 'c'); UPDATE t SET a = 9 WHERE id = 7")?;
         let said = copied.job.catch_up(&[])?;
         ensure!(said.text().contains("the target refuses rename_column"), "{}", said.text());
@@ -706,41 +715,53 @@ fn case_49_a_table_that_a_target_does_not_let_go_is_kept_and_copied_into() -> Re
 }
 
 /// A table that is taken in has the structure of now, so a target may be ahead of what the log says of it: killed behind
-/// that, and by then the table has gone on under another name and another one has come under the first.
+/// that, and by then the table has gone on under another name, and another one has come under the first, or none has.
 #[test]
 fn case_55_a_target_is_ahead_with_a_table_that_has_gone_by_then() -> Result<()> {
     for target in [Target::Sqlite, Target::mysql(), Target::postgres()] {
-        let copied = Copied::start(target, "ahead", "evolve", TABLES)?;
-        let file = fs::read_to_string(copied.job.path("p.cdc"))?;
-        let patterns = format!("tables = [\"{0}.*\", \"!{0}.hidden_*\"]", copied.database);
-        let file = file.replace(&format!("tables = [\"{}.*\"]", copied.database), &patterns);
-        fs::write(copied.job.path("p.cdc"), file.replace("every = \"200ms\"", "every = \"1h\""))?;
-        let mut run = copied.job.start(&[])?;
-        run.says("going on from tick")?;
-        copied.source(
-            "CREATE TABLE hidden_new LIKE t; INSERT INTO hidden_new VALUES (1, 10, 'x', 1);
-             RENAME TABLE t TO hidden_old, hidden_new TO t; ALTER TABLE t ADD COLUMN more INT",
-        )?;
-        run.until("the table is there", |_| {
-            Ok(copied.columns("t")?.contains("more") && copied.rows("SELECT COUNT(*) FROM t")?.trim() == "1")
-        })?;
-        let said = run.kill()?;
-        copied.source(
-            "RENAME TABLE t TO gone_on; CREATE TABLE t (id INT PRIMARY KEY, other DATE, a INT); INSERT INTO t VALUES (7, NULL, 7)",
-        )?;
-        copied.recovers(&said)?;
-        let again = copied.recovers(&said)?;
-        for (table, rows) in [("t", 1), ("gone_on", 1)] {
-            let columns = copied.source_columns(table)?;
-            ensure!(
-                copied.columns(table)? == columns,
-                "{table}: {:?}\n{}",
-                copied.columns(table)?,
-                again.text()
-            );
-            ensure!(copied.compare(table, &columns).with_context(|| target.name())? == rows);
+        for (mode, another) in [("evolve", true), ("evolve", false), ("try_evolve", false)] {
+            ahead(target, mode, another).with_context(|| format!("{} {mode}", target.name()))?;
         }
-        copied.job.verify()?;
     }
+    Ok(())
+}
+
+fn ahead(target: Target, mode: &str, another: bool) -> Result<()> {
+    let copied = Copied::start(target, &format!("ahead_{another}_{mode}"), mode, TABLES)?;
+    let file = fs::read_to_string(copied.job.path("p.cdc"))?;
+    let patterns = format!("tables = [\"{0}.*\", \"!{0}.hidden_*\"]", copied.database);
+    let file = file.replace(&format!("tables = [\"{}.*\"]", copied.database), &patterns);
+    fs::write(copied.job.path("p.cdc"), file.replace("every = \"200ms\"", "every = \"1h\""))?;
+    let mut run = copied.job.start(&[])?;
+    run.says("going on from tick")?;
+    copied.source(
+        "CREATE TABLE hidden_new LIKE t; INSERT INTO hidden_new VALUES (1, 10, 'x', 1);
+         RENAME TABLE t TO hidden_old, hidden_new TO t; ALTER TABLE t ADD COLUMN more INT",
+    )?;
+    run.until("the table is there", |_| {
+        Ok(copied.columns("t")?.contains("more") && copied.rows("SELECT COUNT(*) FROM t")?.trim() == "1")
+    })?;
+    let said = run.kill()?;
+    copied.source("RENAME TABLE t TO gone_on")?;
+    if another {
+        copied.source(
+            "CREATE TABLE t (id INT PRIMARY KEY, other DATE, a INT); INSERT INTO t VALUES (7, NULL, 7)",
+        )?;
+    }
+    copied.recovers(&said)?;
+    let again = copied.recovers(&said)?;
+    let mut tables = vec![("gone_on", 1)];
+    if another {
+        tables.push(("t", 1));
+    } else {
+        ensure!(copied.columns("t")?.is_empty(), "t is there still\n{}", again.text());
+    }
+    for (table, rows) in tables {
+        let columns = copied.source_columns(table)?;
+        let found = copied.columns(table)?;
+        ensure!(found == columns, "{table}: {found:?}\n{}", again.text());
+        ensure!(copied.compare(table, &columns)? == rows);
+    }
+    copied.job.verify()?;
     Ok(())
 }

@@ -313,6 +313,26 @@ impl Targets {
         )
     }
 
+    /// A sink and a flow into it, for each of them.
+    fn bodies(&self, flow: &str) -> Vec<(&'static str, String)> {
+        let all = self.body("");
+        let sinks = all.lines().filter(|line| line.starts_with("sink "));
+        sinks
+            .zip(["dw", "my", "pg"])
+            .map(|(sink, name)| (name, format!("{sink}\n{}\n", flow.replace("{}", name))))
+            .collect()
+    }
+
+    /// What a query finds at one of them.
+    fn rows_of(&self, sink: &str, job: &Job, query: &str) -> Result<Vec<String>> {
+        let text = match sink {
+            "my" => self.mysql.sql(&format!("USE dw; {query}"))?.replace('\t', "|"),
+            "pg" => self.postgres.sql(query)?,
+            _ => return job.rows(query),
+        };
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
     /// What a query finds, the same at all of them.
     fn rows(&self, job: &Job, columns: &str, from: &str) -> Result<Vec<String>> {
         let rows = job.rows(&format!("SELECT {columns} FROM {from}"))?;
@@ -362,6 +382,91 @@ fn rows_that_are_deleted_stay_and_are_marked() -> Result<()> {
     // a table without key has nothing to find such rows by
     server.sql("CREATE TABLE soft.keyless (n INT)")?;
     ensure!(job.fails(214)?.text().contains("soft_delete in a flow of table \"soft.keyless\""));
+    Ok(())
+}
+
+#[test]
+fn equal_keys_of_two_tables_stop_the_run_where_that_is_asked_for() -> Result<()> {
+    let server = server();
+    let targets = Targets::start()?;
+    let flow = "src./[ab]/ => {}.merged_{n} with { on_schema_change = evolve, key_conflict = error }";
+    for (n, (sink, body)) in targets.bodies(flow).into_iter().enumerate() {
+        let (database, merged) = (format!("taken{n}"), format!("merged_{n}"));
+        let body = body.replace("merged_{n}", &merged);
+        let sql = "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9)); CREATE TABLE b LIKE a;
+                   INSERT INTO a VALUES (1, 'a1'), (2, 'a2'); INSERT INTO b VALUES (3, 'b3'), (4, 'b4')";
+        let job = begin(server, &database, sql, "", &body)?;
+        let rows =
+            || targets.rows_of(sink, &job, &format!("SELECT id, v, _cdc_source FROM {merged} ORDER BY id"));
+        // rows go from one table to the other in one transaction, whichever statement comes first; two swap
+        server.sql(&format!(
+            "USE {database}; BEGIN; INSERT INTO b SELECT id, 'moved' FROM a WHERE id = 1; DELETE FROM a WHERE id = 1;
+             DELETE FROM b WHERE id = 3; DELETE FROM a WHERE id = 2; INSERT INTO a VALUES (3, 'to a'); INSERT INTO b VALUES (2, 'to b'); COMMIT;
+             BEGIN; UPDATE b SET id = 5 WHERE id = 4; INSERT INTO a VALUES (4, 'new'); COMMIT"
+        ))?;
+        job.catch_up(&["--workers", "2"])?;
+        let (a, b) = (format!("{database}.a"), format!("{database}.b"));
+        let wanted = [
+            format!("1|moved|{b}"),
+            format!("2|to b|{b}"),
+            format!("3|to a|{a}"),
+            format!("4|new|{a}"),
+            format!("5|b4|{b}"),
+        ];
+        ensure!(rows()? == wanted, "{sink}: {:?}", rows()?);
+        ensure!(job.verify()? == 5);
+        // what is done to one table leaves the rows of the other
+        server.sql(&format!(
+            "USE {database}; TRUNCATE a; INSERT INTO a VALUES (6, 'a6'); ALTER TABLE b ADD c INT"
+        ))?;
+        job.catch_up(&[])?;
+        job.verify()?;
+        let before = rows()?;
+        ensure!(before.len() == 4 && before[3] == format!("6|a6|{a}"), "{before:?}");
+        // the other one's row came runs ago; it stays, and nothing of the transaction is written. It is so again.
+        server.sql(&format!(
+            "USE {database}; BEGIN; INSERT INTO a VALUES (7, 'a7'); UPDATE b SET v = 'late' WHERE id = 1; INSERT INTO a VALUES (5, 'taken'); COMMIT"
+        ))?;
+        for _ in 0..2 {
+            let said = job.fails(2012)?;
+            for word in [&a, &b, "(id) = (5)", &merged, "\"taken\"", "key_conflict = last"] {
+                ensure!(said.text().contains(word), "{sink}: {word} in\n{}", said.text());
+            }
+            ensure!(rows()? == before, "{sink}: {:?}", rows()?);
+        }
+        // two that meet in one transaction, and two that meet in the copy
+        for (meet, sql) in [
+            ("tick", "BEGIN; INSERT INTO a VALUES (9, 'a'); INSERT INTO b VALUES (9, 'b'); COMMIT"),
+            ("copy", ""),
+        ] {
+            let (database, merged) = (format!("meet{n}{meet}"), format!("meet_{n}_{meet}"));
+            let first = if sql.is_empty() {
+                "INSERT INTO a VALUES (9, 'a'); INSERT INTO b VALUES (9, 'b')"
+            } else {
+                ""
+            };
+            server.sql(&format!(
+                "CREATE DATABASE {database}; USE {database}; CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9)); CREATE TABLE b LIKE a; {first}"
+            ))?;
+            let body = body.replace(&format!("merged_{n}"), &merged);
+            // the progress of each job is its own
+            let job = Job::with(server, &format!("[\"{database}.*\"]"), "", "", &body);
+            job.rename(&format!("live_{meet}"))?;
+            if !sql.is_empty() {
+                job.catch_up(&[])?;
+                server.sql(&format!("USE {database}; {sql}"))?;
+            }
+            let said = job.fails(2012)?;
+            ensure!(said.text().contains("(id) = (9)") && said.text().contains(&merged), "{}", said.text());
+        }
+    }
+    // a feed cannot be asked
+    let job = Job::new(
+        server,
+        "taken0",
+        "sink out = jsonl { path = \"o.jsonl\" }\nsrc./[ab]/ => out.x with { key_conflict = error }",
+    );
+    ensure!(job.fails(404)?.text().contains("cannot say which rows it holds"));
     Ok(())
 }
 

@@ -51,6 +51,25 @@ fn every_example_is_laid_out() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_tests_of_every_example_pass() -> Result<()> {
+    let folder = workspace_dir().join("examples");
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "cdc") {
+            let output = cdc(&folder, &["test", &path.to_string_lossy()])?;
+            let printed = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success() && errors.is_empty(), "{}: {printed}{errors}", path.display());
+            let (tests, words) = (fs::read_to_string(&path)?, path.display());
+            let blocks = tests.lines().filter(|line| line.starts_with("test ")).count();
+            let passed = printed.lines().filter(|line| line.starts_with("ok ")).count();
+            ensure!(blocks > 0 && passed == blocks, "{words} has {blocks} tests: {printed}");
+        }
+    }
+    Ok(())
+}
+
 /// The lines of README that run the program, in order, against a shop; what runs until it is stopped is given an end.
 #[test]
 fn the_commands_run() -> Result<()> {
@@ -62,7 +81,9 @@ fn the_commands_run() -> Result<()> {
     )?;
     let folder = tempfile::tempdir()?;
     fs::create_dir(folder.path().join("examples"))?;
-    fs::copy(workspace_dir().join("examples/shop.cdc"), folder.path().join("examples/shop.cdc"))?;
+    for file in ["examples/shop.cdc", "examples/shop.sql"] {
+        fs::copy(workspace_dir().join(file), folder.path().join(file))?;
+    }
     let url = format!("url=mysql://127.0.0.1:{}", server.port());
     let text = readme()?;
     let mut run = 0;

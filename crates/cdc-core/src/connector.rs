@@ -27,6 +27,7 @@ use crate::preflight::Check;
 use crate::row::Row;
 use crate::schema::{Column, ColumnType, TableId, TableSchema};
 use crate::tick::Tick;
+use crate::value::Value;
 use std::sync::Arc;
 
 /// A table at a target, as a flow writes it.
@@ -43,12 +44,30 @@ pub struct TargetTable {
     /// The column that is 1 in rows that the source has deleted, 0 in the others, where they stay: such a row is none of
     /// those that the source has.
     pub soft_delete: Option<usize>,
+    /// The column that says which source table a row comes from. A row must not take the place of one that comes from another: see
+    /// [`Sink::other_owner`]. Without it tables are told apart by the key, or the last row of a key stays.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub told_by: Option<usize>,
 }
 
 impl TargetTable {
     /// True if nothing identifies a row: changes add a row or take an equal one away.
     pub fn is_multiset(&self) -> bool {
         self.key.is_empty()
+    }
+
+    /// Which source table a row comes from, if the table tells ([`TargetTable::told_by`]).
+    pub fn owner_of(&self, row: &Row) -> Option<String> {
+        match row.get(self.told_by?) {
+            Value::Text(owner) => Some(owner.into_owned()),
+            _ => None,
+        }
+    }
+
+    /// Is it the row of a key that the source has, and not one that was deleted and stays?
+    pub fn is_there(&self, change: &TargetChange) -> bool {
+        let is_kept = |row: &Row| self.soft_delete.is_some_and(|i| row.get(i) == Value::Int(1));
+        change.op == TargetOp::Upsert && change.row.as_ref().is_some_and(|row| !is_kept(row))
     }
 
     /// The packed key columns of a row.
@@ -134,7 +153,7 @@ pub enum TargetSchemaChange {
         /// The table.
         table: Arc<TargetTable>,
     },
-    /// Append or insert a column; rows that are there read `default`.
+    /// Append or insert a column, with its comment; rows that are there read its default.
     AddColumn {
         /// The table's name.
         table: String,
@@ -143,6 +162,8 @@ pub enum TargetSchemaChange {
         /// It is NOT NULL at the source: without a default, rows that are there read its type's implicit one,
         /// although the target's column may hold NULL.
         implicit: bool,
+        /// Its default is one at the target from then on too, as far as the target has it; else it has none there.
+        keeps_default: bool,
     },
     /// Rename a column.
     RenameColumn {
@@ -182,7 +203,8 @@ pub enum TargetSchemaChange {
         /// Which.
         column: String,
     },
-    /// Change a column's type.
+    /// Change a column's type. Its default may go along; where there was one, [`TargetSchemaChange::AlterColumnDefault`] is
+    /// right behind.
     AlterColumnType {
         /// The table's name.
         table: String,
@@ -199,6 +221,23 @@ pub enum TargetSchemaChange {
         column: String,
         /// May it hold NULL?
         nullable: bool,
+    },
+    /// What a column reads in rows that somebody else inserts without it; rows that are there stay as they are. What the target
+    /// cannot have as a default with the same meaning is no default there, and no error: see [`Sink::leaves_out`].
+    AlterColumnDefault {
+        /// The table's name.
+        table: String,
+        /// The column as the target has it, with its default from now on, in the source's words.
+        column: Column,
+    },
+    /// Another comment of the table, or of one of its columns.
+    AlterComment {
+        /// The table's name.
+        table: String,
+        /// Which column; `None`: the table's own.
+        column: Option<String>,
+        /// From now on; empty: none.
+        comment: String,
     },
     /// Rows are told apart by other columns, or by none; the columns are those that are there. The rows are as they were,
     /// and the new key tells them apart.
@@ -350,11 +389,35 @@ pub trait Sink: Send {
     /// `TARGET_WRITE` with table, key and the target's message; `TARGET_VALUE`.
     fn write(&mut self, batch: &TargetBatch) -> Result<()>;
 
+    /// The first of these keys whose row in the open transaction comes from another source table than `owners`, by its place, and which
+    /// that is: for tables with [`TargetTable::told_by`]. A row that the source has deleted and the target keeps is nobody's. Where the
+    /// target has the tick already (its commit's answer was lost) what it shows may be of a later one, and nothing is said.
+    ///
+    /// # Errors
+    /// Those of [`Sink::prepare`] and [`Sink::write`].
+    fn other_owner(
+        &mut self,
+        table: &Arc<TargetTable>,
+        tick: Tick,
+        keys: &[Row],
+        owners: &[&str],
+    ) -> Result<Option<(usize, String)>> {
+        let _ = (table, tick, keys, owners);
+        Ok(None)
+    }
+
     /// Makes a schema change; a change that the target already shows is no error.
     ///
     /// # Errors
     /// `TARGET_DDL`, with both shapes and the statement.
     fn apply(&mut self, change: &TargetSchemaChange) -> Result<()>;
+
+    /// What of a schema change the target has no room for, and which is therefore not there although the change is made: a
+    /// default that would mean something else there, a comment. Lines for people.
+    fn leaves_out(&self, change: &TargetSchemaChange) -> Vec<String> {
+        let _ = change;
+        Vec::new()
+    }
 
     /// Makes everything up to and including `tick` visible, at once, with its binding.
     ///

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::row::Row;
-use crate::schema::TableSchema;
+use crate::schema::{TableId, TableSchema};
 use crate::schema_change::SchemaChange;
 use crate::tick::Tick;
 use std::sync::Arc;
@@ -112,13 +112,21 @@ pub struct SchemaEvent {
     pub statement: Arc<str>,
     /// What it does, in order.
     pub changes: Vec<SchemaChange>,
-    /// The shape before; `None` for a table created.
+    /// The shape before; `None` for a table created, and for one that is gone and was never known.
     pub before: Option<Arc<TableSchema>>,
     /// The shape after; `None` for a table dropped.
     pub after: Option<Arc<TableSchema>>,
 }
 
 impl SchemaEvent {
+    /// The table, if all that is known is that it is not there any more.
+    pub fn gone(&self) -> Option<&TableId> {
+        match (&self.before, &self.after, &self.changes[..]) {
+            (None, None, [SchemaChange::DropTable { table }]) => Some(table),
+            _ => None,
+        }
+    }
+
     /// An error with the statement that it came of and its place, as far as there are any: a table that is copied anew has neither.
     pub fn explain(&self, error: Error) -> Error {
         let statement = self.statement.trim();

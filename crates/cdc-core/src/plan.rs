@@ -105,8 +105,8 @@ pub struct FlowPlan {
     pub backfill: bool,
     /// The column at the target that says of a row that it was deleted at the source: it stays, with 1 there.
     pub soft_delete: Option<String>,
-    /// Rows of several source tables that agree in the key: the last one written stays. Else a flow whose key does not tell the tables apart is refused.
-    pub last_of_key: bool,
+    /// What becomes of rows of several source tables that agree in the key.
+    pub key_conflict: KeyConflict,
     /// Of a flow that reads a view: is its key watched?
     pub upsert: view::Upsert,
     /// What to do about two rows of its key.
@@ -133,7 +133,40 @@ impl FlowPlan {
             view::Upsert::Auto => !rows.key().is_some_and(|key| key.iter().all(|c| stated.contains(c))),
         }
     }
+
+    /// Is a kind of schema change one that `include` and `exclude` let through?
+    pub fn lets_through(&self, kind: &str) -> bool {
+        (self.include.is_empty() || self.include.iter().any(|k| k == kind))
+            && !self.exclude.iter().any(|k| k == kind)
+    }
+
+    /// Do columns have their defaults at the target? One that the flow would not follow there would be of some moment or other.
+    /// In mode ignore nothing of a target's table is ever altered, so rows to come that have no value for a column could
+    /// not be kept from reading its default.
+    pub fn carries_defaults(&self) -> bool {
+        self.on_schema_change != SchemaChangeMode::Ignore && self.lets_through("alter_column_default")
+    }
+
+    /// Do tables and columns have their comments at the target?
+    pub fn carries_comments(&self) -> bool {
+        self.lets_through("alter_comment")
+    }
 }
+
+/// What becomes of rows of several source tables that come into one target table and agree in its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum KeyConflict {
+    /// There must not be any: a flow whose key does not tell the tables apart is refused.
+    #[default]
+    Refuse,
+    /// The last one written stays.
+    Last,
+    /// They stop the run. Each row says whose it is, in a column of its own ([`SOURCE_COLUMN`]).
+    Error,
+}
+
+/// The column that says which source table a row comes from, where the flow says `key_conflict = error`.
+pub const SOURCE_COLUMN: &str = "_cdc_source";
 
 /// The words of `include` and `exclude`.
 pub const SCHEMA_CHANGE_KINDS: &[&str] = &[

@@ -110,6 +110,13 @@ pub enum SchemaChange {
         /// The column as it is from now on, under the same name and type.
         column: Column,
     },
+    /// The table's comment; a column's is one of its attributes.
+    AlterTableComment {
+        /// Which table.
+        table: TableId,
+        /// Its comment from now on; empty: none.
+        comment: String,
+    },
     /// The primary key is another, or none.
     ChangePrimaryKey {
         /// Which table.
@@ -148,6 +155,7 @@ impl SchemaChange {
             | SchemaChange::AlterNullability { table, .. }
             | SchemaChange::AlterColumnDefault { table, .. }
             | SchemaChange::AlterColumnAttributes { table, .. }
+            | SchemaChange::AlterTableComment { table, .. }
             | SchemaChange::ChangePrimaryKey { table, .. }
             | SchemaChange::ChangeUniqueKeys { table, .. }
             | SchemaChange::ResnapshotTable { table, .. } => table,
@@ -225,6 +233,7 @@ impl SchemaChange {
                 let at = find(schema, &column.name)?;
                 next.columns[at] = column.clone();
             }
+            SchemaChange::AlterTableComment { comment, .. } => next.comment.clone_from(comment),
             SchemaChange::ChangePrimaryKey { columns, .. } => {
                 next.primary_key = columns.iter().map(|c| find(schema, c)).collect::<Result<_>>()?;
                 for &i in &next.primary_key {
@@ -332,6 +341,7 @@ impl fmt::Display for SchemaChange {
             SchemaChange::AlterColumnAttributes { column, .. } => {
                 write!(f, "alter attributes of {table}.{}", column.name)
             }
+            SchemaChange::AlterTableComment { .. } => write!(f, "alter comment of {table}"),
             SchemaChange::ChangePrimaryKey { columns, .. } => {
                 write!(f, "change primary key of {table} to ({})", columns.join(", "))
             }

@@ -9,8 +9,8 @@ use cdc_core::plan::view::{
     Aggregate, AggregateItem, InputOf, JoinKind, OnConflict, OrderKey, Upsert, ViewInput, ViewOp, ViewPlan,
 };
 use cdc_core::plan::{
-    CheckpointPlan, ColumnName, FlowOp, FlowPlan, NamedExpr, OptionValue, Options, Plan, SchemaChangeMode,
-    SelectItem, SinkPlan, SourcePlan, TargetName, TemplatePart,
+    CheckpointPlan, ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, OptionValue, Options, Plan,
+    SchemaChangeMode, SelectItem, SinkPlan, SourcePlan, TargetName, TemplatePart,
 };
 use support::parse;
 
@@ -39,10 +39,10 @@ fn plan() -> Plan {
         exclude: vec![],
         backfill: true,
         soft_delete: None,
-        last_of_key: false,
         view: None,
         upsert: Default::default(),
         on_conflict: Default::default(),
+        key_conflict: KeyConflict::Refuse,
         span: 0..0,
     };
     let column = |n: &str| ColumnName { name: n.into(), span: 0..0 };

@@ -7,7 +7,8 @@ use cdc_core::event::{Change, Op};
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
 use cdc_core::plan::program::{BoundFlow, RowMeta, check_flow, multiset_warnings, target_name};
 use cdc_core::plan::{
-    ColumnName, FlowOp, FlowPlan, NamedExpr, SchemaChangeMode, SelectItem, TargetName, TemplatePart,
+    ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, SchemaChangeMode, SelectItem, TargetName,
+    TemplatePart,
 };
 use cdc_core::schema::{Generated, IntWidth};
 use cdc_core::{Code, Column, ColumnType, Row, TableId, TableSchema, Value, codes};
@@ -54,10 +55,10 @@ fn flow(ops: Vec<FlowOp>) -> FlowPlan {
         exclude: vec![],
         backfill: true,
         soft_delete: None,
-        last_of_key: false,
         view: None,
         upsert: Default::default(),
         on_conflict: Default::default(),
+        key_conflict: KeyConflict::Refuse,
         span: 1000..1010,
     }
 }

@@ -118,6 +118,60 @@ fn net_in_part(from: From<'_>, mut changes: Vec<TargetChange>) -> Vec<TargetChan
     net
 }
 
+/// Nets the changes of a target table into which several source tables flow, whose rows must not take each other's place
+/// ([`TargetTable::told_by`]): as [`net`], but
+///
+/// - of a key that rows of several of them have at the end of the tick the last one of each is handed on, so that it is seen;
+/// - a row whose place another table's row has left in the same tick (it moved from one shard to another) has that one as the row before.
+///
+/// `table` is the shape of a change's row.
+pub fn net_told<'t>(
+    table: &dyn Fn(&TargetChange) -> &'t TargetTable,
+    mut changes: Vec<TargetChange>,
+) -> Vec<TargetChange> {
+    if changes.iter().all(|c| c.source_op == Op::Read) && is_one_chunk(&changes) {
+        return changes;
+    }
+    changes.sort_by_key(|c| (c.tick, c.ordinal, c.op));
+    let owner = |c: &TargetChange| {
+        let table = table(c);
+        c.row.as_ref().or(c.before.as_ref()).and_then(|row| table.owner_of(row))
+    };
+    let mut keys: HashMap<Row, Vec<TargetChange>, foldhash::fast::FixedState> =
+        HashMap::with_capacity_and_hasher(changes.len(), foldhash::fast::FixedState::default());
+    for change in changes {
+        keys.entry(change.key.clone()).or_default().push(change);
+    }
+    let mut net: Vec<TargetChange> = Vec::with_capacity(keys.len());
+    for of_key in keys.into_values() {
+        // of each table the row in front of its first change: where there is one, the target has it in front of the tick
+        let mut first: Vec<(Option<String>, Option<Row>)> = Vec::with_capacity(1);
+        let mut last: Vec<(Option<String>, TargetChange)> = Vec::with_capacity(1);
+        for change in of_key {
+            let whose = owner(&change);
+            if !first.iter().any(|(other, _)| *other == whose) {
+                first.push((whose.clone(), change.before.clone()));
+            }
+            last.retain(|(other, _)| *other != whose);
+            last.push((whose, change));
+        }
+        if !last.iter().any(|(_, c)| table(c).is_there(c)) {
+            net.extend(last.pop().map(|(_, change)| change));
+            continue;
+        }
+        last.retain(|(_, c)| table(c).is_there(c));
+        for (whose, mut change) in last {
+            let left = first.iter().find(|(other, before)| *other != whose && before.is_some());
+            if let Some((_, before)) = left {
+                change.before = before.clone();
+            }
+            net.push(change);
+        }
+    }
+    net.sort_unstable_by(|a, b| (a.op, a.ordinal, &a.key).cmp(&(b.op, b.ordinal, &b.key)));
+    net
+}
+
 /// Rows of one chunk share their origin and have ordinals that ascend one by one.
 fn is_one_chunk(changes: &[TargetChange]) -> bool {
     changes.windows(2).all(|w| w[0].origin == w[1].origin && w[0].ordinal < w[1].ordinal)
@@ -163,7 +217,13 @@ mod tests {
             charset: Charset::utf8mb4(),
             comment: String::new(),
         };
-        TargetTable { name: "t".into(), schema: Arc::new(schema), key: vec![0], soft_delete: None }
+        TargetTable {
+            name: "t".into(),
+            schema: Arc::new(schema),
+            key: vec![0],
+            soft_delete: None,
+            told_by: None,
+        }
     }
 
     fn change(ordinal: u64, op: TargetOp, key: i64, value: i64) -> TargetChange {
@@ -244,6 +304,68 @@ mod tests {
             assert_eq!(netted.len(), 3);
             assert_eq!(count(&netted), expected);
         });
+    }
+
+    /// Of two source tables, in any order of arrival: rows that go over, rows that swap, and rows that meet.
+    #[test]
+    fn rows_of_several_tables_that_meet_are_both_handed_on() {
+        use TargetOp::{Delete, Upsert};
+        let mut columns = table().schema.columns.clone();
+        columns[2].ty = ColumnType::VarChar { length: 9, charset: Charset::utf8mb4() };
+        let schema = Arc::new(TableSchema { columns, ..(*table().schema).clone() });
+        let told = TargetTable { schema, told_by: Some(2), ..table() };
+        let row = |key, value, owner: &str| {
+            Row::pack([Value::Int(key), Value::Int(value), Value::Text(owner.to_owned().into())])
+        };
+        let come = |ordinal, key, owner: &str| TargetChange {
+            row: Some(row(key, ordinal as i64, owner)),
+            ..change(ordinal, Upsert, key, 0)
+        };
+        let gone = |ordinal, key, owner: &str| TargetChange {
+            before: Some(row(key, 0, owner)),
+            ..change(ordinal, Delete, key, 0)
+        };
+        let changes = vec![
+            // 1 goes from a to b, the insert first; 2 from b to a and back; 3 comes in both; 4 goes in a, comes and goes in b
+            come(1, 1, "b"),
+            gone(2, 1, "a"),
+            gone(3, 2, "b"),
+            come(4, 2, "a"),
+            gone(5, 2, "a"),
+            come(6, 2, "b"),
+            come(7, 3, "a"),
+            come(8, 3, "b"),
+            gone(9, 4, "a"),
+            come(10, 4, "b"),
+            gone(11, 4, "b"),
+        ];
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..500 {
+            let mut shuffled = changes.clone();
+            for i in (1..shuffled.len()).rev() {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                shuffled.swap(i, (state % (i as u64 + 1)) as usize);
+            }
+            let netted = net_told(&|_| &told, shuffled);
+            let seen: Vec<_> = netted
+                .iter()
+                .map(|c| {
+                    let owner = |row: &Option<Row>| row.as_ref().and_then(|row| told.owner_of(row));
+                    (c.op, c.ordinal, owner(&c.row), owner(&c.before))
+                })
+                .collect();
+            let some = |owner: &str| Some(owner.to_owned());
+            let wanted = [
+                (Delete, 11, None, some("b")),
+                (Upsert, 1, some("b"), some("a")),
+                (Upsert, 6, some("b"), None),
+                (Upsert, 7, some("a"), None),
+                (Upsert, 8, some("b"), None),
+            ];
+            assert_eq!(seen, wanted);
+        }
     }
 
     /// A row of a key and two columns, of which some may be absent.

@@ -461,7 +461,7 @@ fn flow(view: &ViewPlan) -> FlowPlan {
         exclude: vec![],
         backfill: true,
         soft_delete: None,
-        last_of_key: false,
+        key_conflict: Default::default(),
         upsert: Upsert::Auto,
         on_conflict: OnConflict::Error,
         span: 0..0,

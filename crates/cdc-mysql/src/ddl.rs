@@ -38,6 +38,7 @@ mod types;
 mod values;
 mod versioning;
 
+pub(crate) use charset::own_name;
 pub use context::{Context, Index, NoStructures, SqlMode, Structures};
 pub use default::{DefaultValue, read_default};
 pub use transaction::{Transaction, Xid};

@@ -67,7 +67,7 @@ pub fn descriptor() -> ConnectorDescriptor {
             option(
                 "schema",
                 OptionKind::Path,
-                "a file of CREATE TABLE statements, for check without a server; with files: the tables as they were at the \
+                "a file of CREATE TABLE statements, for check and test without a server; with files: the tables as they were at the \
                  start, where the log's metadata does not tell",
             ),
             OptionDescriptor {

@@ -114,22 +114,19 @@ async fn weights(conn: &mut Conn, charset: &str, collation: &str) -> Result<Vec<
 
 /// Ordered as the server orders, each character beside the one before it.
 fn compare_weights(collation: &str, collator: Collator, weights: &[(char, Vec<u8>)]) -> Result<()> {
-    let mut order: Vec<&(char, Vec<u8>)> = weights.iter().collect();
-    order.sort_by(|a, b| (&a.1, a.0).cmp(&(&b.1, b.0)));
-    let mut before: Option<(&(char, Vec<u8>), Vec<u8>)> = None;
-    for now in order {
-        let ours = encoded(collator, now.0.encode_utf8(&mut [0; 4]));
-        if let Some((then, encoded)) = before {
-            let theirs = then.1.cmp(&now.1);
-            let compared = collator.compare(then.0.encode_utf8(&mut [0; 4]), now.0.encode_utf8(&mut [0; 4]));
-            ensure!(
-                encoded.cmp(&ours) == theirs && compared == theirs,
-                "{collation}: {:?} and {:?} are {compared:?}, the server says {theirs:?}",
-                then.0,
-                now.0
-            );
-        }
-        before = Some((now, ours));
+    let mut order: Vec<(&[u8], char)> = weights.iter().map(|(c, weight)| (&weight[..], *c)).collect();
+    order.sort();
+    for pair in order.windows(2) {
+        let [(x, a), (y, b)] = *pair else { continue };
+        let theirs = x.cmp(y);
+        let (mut of_a, mut of_b) = ([0; 4], [0; 4]);
+        let (a, b) = (&*a.encode_utf8(&mut of_a), &*b.encode_utf8(&mut of_b));
+        let compared = collator.compare(a, b);
+        let encodings = encoded(collator, a).cmp(&encoded(collator, b));
+        ensure!(
+            encodings == theirs && compared == theirs,
+            "{collation}: {a:?} and {b:?} are {compared:?}, the server says {theirs:?}"
+        );
     }
     Ok(())
 }
@@ -223,7 +220,7 @@ fn is_computed(c: u32, weight: &[u8], all: &HashMap<u32, &[u8]>) -> bool {
     let jamo = |c: u32| all.get(&c).copied().unwrap_or_default();
     if (0xac00..0xd7a4).contains(&c) {
         let s = c - 0xac00;
-        let last = if s % 28 == 0 { &[][..] } else { jamo(0x11a7 + s % 28) };
+        let last = if s.is_multiple_of(28) { &[][..] } else { jamo(0x11a7 + s % 28) };
         return *weight == *[jamo(0x1100 + s / 588), jamo(0x1161 + s % 588 / 28), last].concat();
     }
     let [first, second] = units(weight)[..] else { return false };

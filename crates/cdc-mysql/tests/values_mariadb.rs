@@ -10,6 +10,7 @@
 //! decompression, so that nothing else of the log reader is needed to trust a value.
 
 use anyhow::{Context as _, Result, ensure};
+use cdc_core::expr::eval::Collator;
 use cdc_core::row::{Row, RowBuilder};
 use cdc_core::schema::{Charset, Column, ColumnType, Generated, IntWidth, LobSize, TableId, TableSchema};
 use cdc_core::value::{Timestamp, Value};
@@ -103,6 +104,46 @@ fn is_11_8(server: &Server) -> bool {
 fn case_58_59_60_62_64_snapshot_log_and_server_agree_on_every_type() -> Result<()> {
     on_both(async |server, rng| {
         agree(server, SESSION, cases(server, rng)).await?;
+        Ok(())
+    })
+}
+
+/// MariaDB 11.8 has MySQL's names for its own collations. Under this one texts must not be compared by MySQL's weights.
+#[test]
+fn a_collation_goes_by_the_name_of_its_order() -> Result<()> {
+    on_both(async |server, _| {
+        let mut conn = connect(server, SESSION).await?;
+        run(&mut conn, "CREATE DATABASE named").await?;
+        let create = "CREATE TABLE named.t (a VARCHAR(9) COLLATE utf8mb4_0900_ai_ci)";
+        if !is_11_8(server) {
+            let refused = run(&mut conn, create).await.map_err(|e| format!("{e:#}"));
+            ensure!(refused.is_err_and(|e| e.contains("Unknown collation")), "10.11 has MySQL's collation");
+            return Ok(());
+        }
+        run(&mut conn, create).await?;
+        ensure!(show_create(&mut conn, "named.t").await?.contains("COLLATE utf8mb4_0900_ai_ci"));
+        let types = declared_types(server, &mut conn, "named.t").await?;
+        let name = types[0].charset().map(|c| c.collation.to_string());
+        ensure!(name.as_deref() == Some("utf8mb4_uca1400_nopad_ai_ci"), "{types:?}");
+        // which it is, and is not what MySQL has
+        let weight = |name: &str| format!("WEIGHT_STRING(c COLLATE {name})");
+        let (mysqls, own) = (weight("utf8mb4_0900_ai_ci"), weight("utf8mb4_uca1400_nopad_ai_ci"));
+        let differ: Option<(u64, Option<u64>)> = conn
+            .query_first(format!(
+                "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 255) \
+                 SELECT COUNT(*), SUM({mysqls} <> {own}) FROM (SELECT CONVERT(CONVERT(UNHEX(CONCAT('0000', \
+                 LPAD(HEX(h.i), 2, '0'), LPAD(HEX(n.i), 2, '0'))) USING utf32) USING utf8mb4) c \
+                 FROM n h, n WHERE h.i NOT BETWEEN 216 AND 223) chars"
+            ))
+            .await?;
+        ensure!(differ == Some((63_488, Some(0))), "{differ:?}");
+        // a letter that Unicode 9 does not know, and alef
+        let equal: Option<u8> = conn
+            .query_first("SELECT _utf8mb4 X'E0A1B0' COLLATE utf8mb4_0900_ai_ci = _utf8mb4 X'D8A7'")
+            .await?;
+        let of_mysql = Collator::of(&Charset::new("utf8mb4", "utf8mb4_0900_ai_ci")).context("a collation")?;
+        ensure!(equal == Some(1) && of_mysql.compare("\u{870}", "\u{627}").is_ne());
+        ensure!(types[0].charset().is_some_and(|c| Collator::of(c).is_none()));
         Ok(())
     })
 }

@@ -21,7 +21,7 @@ use cdc_core::plan::program::{
     BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
 };
 use cdc_core::plan::view::bind::{Graph, bind_or_first};
-use cdc_core::plan::{self, FlowPlan, Plan, SchemaChangeMode, SourcePlan};
+use cdc_core::plan::{self, FlowPlan, KeyConflict, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::preflight::Check;
 use cdc_core::schema::{TableId, TableSchema};
@@ -134,6 +134,7 @@ fn run_on(
     for sink_plan in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
         sinks.push((sink_plan.name.clone(), cdc_sinks::registry::open(sink_plan, &options.base)?));
     }
+    tells_owners(plan, &sinks)?;
     let mut dir = StateDir::open(&options.state)?;
     let (found, notices) = dir.load()?;
     notices.into_iter().for_each(|n| status.notice(n));
@@ -268,7 +269,7 @@ fn lock(registry: &Mutex<Registry>) -> std::sync::MutexGuard<'_, Registry> {
 
 /// Makes the tables known that a sink's flows write now, and gives back what is written of each: nothing of columns that the
 /// target does not have, by the mode of the flow.
-fn announce(
+pub(crate) fn announce(
     registry: &mut Registry,
     tables: &[(SchemaChangeMode, &Arc<TargetTable>)],
 ) -> Result<Vec<Arc<TargetTable>>> {
@@ -321,6 +322,17 @@ fn bind_views(
     let read: BTreeSet<&TableId> = graph.tables().map(|input| &input.table).collect();
     base.view_tables = schemas.iter().filter(|s| read.contains(&s.id)).cloned().collect();
     Ok(graph)
+}
+
+/// Tables, and what the views that flows read are as tables: bound to `then`, the tables of views of a run that has begun, where there are any.
+pub(crate) fn with_views(
+    plan: &Plan,
+    schemas: &[Arc<TableSchema>],
+    then: &[Arc<TableSchema>],
+) -> Result<Vec<Arc<TableSchema>>> {
+    let wanted: BTreeSet<String> = plan.flows.iter().filter_map(|f| f.view.clone()).collect();
+    let graph = bind_or_first(&plan.views, &wanted, if then.is_empty() { schemas } else { then })?;
+    Ok(schemas.iter().cloned().chain(graph.views.iter().map(|view| view.schema.clone())).collect())
 }
 
 /// Dataflow, committers and driver, until they end.
@@ -466,7 +478,8 @@ fn flow(
         cuts: started.cuts,
         // what goes into views is held until its tick has ended
         in_order: !has_views
-            && (workers == 1 || plan.flows.iter().all(|f| f.key.is_none() && !f.last_of_key)),
+            && (workers == 1
+                || plan.flows.iter().all(|f| f.key.is_none() && f.key_conflict == KeyConflict::Refuse)),
         flows,
         views: started.views,
         warned: schemas.iter().filter(|s| s.key().is_none()).map(|s| s.id.clone()).collect(),
@@ -559,6 +572,10 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
         if let Some(column) = &flow.soft_delete {
             out.insert(format!("flow {}: soft_delete", flow.name), column.clone());
         }
+        // the target's tables have a column more
+        if flow.key_conflict == KeyConflict::Error {
+            out.insert(format!("flow {}: key_conflict", flow.name), "error".to_owned());
+        }
         // the operators as `explain` prints them: without places, and without secrets
         let alone = Plan {
             sources: Vec::new(),
@@ -610,7 +627,7 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     check_pipeline(checkpoint, plan)?;
     let before = &checkpoint.fingerprint;
     let is_flow = |key: &str| key.starts_with("flow ");
-    const PARTS: [&str; 3] = [": operators", ": soft_delete", ": view"];
+    const PARTS: [&str; 4] = [": operators", ": soft_delete", ": key_conflict", ": view"];
     let flow_of = |key: &str| PARTS.iter().find_map(|part| key.strip_suffix(part)).unwrap_or(key).to_owned();
     let mut differences: Vec<String> = Vec::new();
     for (key, value) in now.iter().filter(|(key, _)| is_flow(key)) {
@@ -653,6 +670,20 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     Err(error
         .note("new tables with flows of their own may come, tables and flows may go")
         .help("undo the change, or copy anew: remove the state folder and the target's tables and progress"))
+}
+
+/// Rows that take each other's place are found by asking the target, which a feed cannot be.
+fn tells_owners(plan: &Plan, sinks: &[(String, Box<dyn Sink>)]) -> Result<()> {
+    let feeds = |name: &str| sinks.iter().any(|(n, sink)| n == name && !sink.holds_progress());
+    let Some(flow) = plan.flows.iter().find(|f| f.key_conflict == KeyConflict::Error && feeds(&f.sink))
+    else {
+        return Ok(());
+    };
+    Err(Error::definite(
+        codes::OPTION_VALUE,
+        format!("flow \"{}\": key_conflict = error, and sink \"{}\" cannot say which rows it holds", flow.name, flow.sink),
+    )
+    .help("write to sqlite, mysql or postgres; or let the key tell the tables apart: extend meta.table as shard => .. key (shard, id)"))
 }
 
 /// A name for the job that nobody else has: ties targets to the state folder.
@@ -700,8 +731,8 @@ pub(crate) fn bind_all(
                 }
                 std::collections::btree_map::Entry::Occupied(mut entry) => {
                     let Owner { flow: other, table: id, told } = entry.get_mut();
-                    let may_meet =
-                        index == *other && (told.insert(bound.key_constants()) || flow.last_of_key);
+                    let may_meet = index == *other
+                        && (told.insert(bound.key_constants()) || flow.key_conflict != KeyConflict::Refuse);
                     if !may_meet {
                         let error = collision(id, &schema.id, &target.name);
                         return Err(error.note(format!("flow \"{}\"", flow.name)));
@@ -733,6 +764,7 @@ fn check_shares(plan: &Plan, schemas: &[Arc<TableSchema>]) -> Result<()> {
                     share: &share,
                     evolved: None,
                     taken: None,
+                    gone: None,
                     refused: &BTreeSet::new(),
                 })
                 .map_err(|e| e.note(format!("flow \"{}\"", flow.name)))?;

@@ -12,6 +12,7 @@
 //! [`schemas`] to see what target tables are made of.
 
 pub mod job;
+pub mod rehearsal;
 pub mod schemas;
 mod sink_driver;
 mod source_driver;

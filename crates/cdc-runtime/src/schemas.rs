@@ -56,7 +56,7 @@ pub fn look(
     let bound = if sinks.iter().all(|name| known(name).is_some()) {
         Vec::new()
     } else {
-        crate::job::bind_all(plan, &schemas()?)?
+        crate::job::bind_all(plan, &crate::job::with_views(plan, &schemas()?, &[])?)?
     };
     sinks
         .into_iter()
@@ -98,10 +98,16 @@ pub fn writes(plan: &Plan, state: &Path, schemas: &[Arc<TableSchema>]) -> Result
     if let Some(checkpoint) = &checkpoint {
         crate::job::check_pipeline(checkpoint, plan)?;
     }
+    let then = checkpoint.as_ref().map_or(&[][..], |c| &c.view_tables);
+    let schemas = &crate::job::with_views(plan, schemas, then)?;
     let bound = crate::job::bind_all(plan, schemas)?;
     let followed = checkpoint.as_ref().and_then(|c| c.sources.get(&source.name));
     let is_as_then = |registry: &Registry, table: &TargetTable| {
         let id = &table.schema.id;
+        // a view is what it was when it was bound
+        if id.database.is_empty() {
+            return registry.find(&table.name, id).is_some();
+        }
         let (Some(evolved), Some(followed)) = (registry.find(&table.name, id), followed) else {
             return false;
         };

@@ -27,9 +27,9 @@
 //! goes on from where the target stands.
 
 use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetSchemaChange, TargetTable};
-use cdc_core::event::SchemaEvent;
+use cdc_core::event::{Origin, SchemaEvent};
 use cdc_core::faults;
-use cdc_core::plan::program::BoundFlow;
+use cdc_core::plan::program::{BoundFlow, target_name};
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
 use cdc_core::position::Binding;
 use cdc_core::schema::{Column, TableId, TableSchema};
@@ -327,8 +327,17 @@ impl Committer {
                 if tick <= self.resumed {
                     continue;
                 }
-                // what is not held could not be written again if the target makes no change, or not now
-                if !work.schema.is_empty() && (self.sink.commits_by_itself() || group.lost) {
+                // What is not held could not be written again if the target makes no change, or not now. And where it may refuse one
+                // that is then passed over, as little as may be is to be written again: a backlog of changes would be, for each refusal.
+                let may_be_refused = || {
+                    work.schema.iter().any(|s| {
+                        let flow = self.flows.get(s.flow);
+                        flow.is_some_and(|f| f.on_schema_change == SchemaChangeMode::TryEvolve)
+                    })
+                };
+                if !work.schema.is_empty()
+                    && (self.sink.commits_by_itself() || group.lost || may_be_refused())
+                {
                     self.commit(&mut group, &mut prepared)?;
                 }
                 let binding = work.binding.clone();
@@ -486,11 +495,57 @@ impl Committer {
                 coercion
             }
         };
-        match coercion {
-            None => self.sink.write(batch)?,
-            Some(coercion) => self.sink.write(&coercion.batch(batch)?)?,
+        let fitted;
+        let batch = match coercion {
+            None => batch,
+            Some(coercion) => {
+                fitted = coercion.batch(batch)?;
+                &fitted
+            }
+        };
+        if batch.table.told_by.is_some() {
+            self.write_told(batch)?;
+        } else {
+            self.sink.write(batch)?;
         }
         faults::at("sink.written");
+        Ok(())
+    }
+
+    /// Writes rows of several source tables that must not take each other's place: first what goes, then the rows of one table after the
+    /// other, and in front of each the target is asked whose rows have its keys. So it is seen whichever way they meet: in one
+    /// tick or in two, in one run or in two, under keys that only the target holds for equal.
+    fn write_told(&mut self, batch: &TargetBatch) -> Result<()> {
+        let table = &batch.table;
+        let part = |changes: Vec<TargetChange>| TargetBatch {
+            table: table.clone(),
+            origins: batch.origins.clone(),
+            changes,
+        };
+        let (come, gone): (Vec<&TargetChange>, Vec<&TargetChange>) =
+            batch.changes.iter().partition(|c| table.is_there(c));
+        self.sink.write(&part(gone.into_iter().cloned().collect()))?;
+        // by the table that they come from, and the one whose row has made room in the same tick
+        let mut groups: BTreeMap<String, BTreeMap<Option<String>, Vec<&TargetChange>>> = BTreeMap::new();
+        for change in come {
+            let owner = |row: &Option<Row>| row.as_ref().and_then(|row| table.owner_of(row));
+            let (now, before) = (owner(&change.row).unwrap_or_default(), owner(&change.before));
+            let before = before.filter(|before| *before != now);
+            groups.entry(now).or_default().entry(before).or_default().push(change);
+        }
+        for (owner, by_before) in groups {
+            for (before, changes) in &by_before {
+                let keys: Vec<Row> = changes.iter().map(|c| c.key.clone()).collect();
+                let owners: Vec<&str> = [&*owner].into_iter().chain(before.as_deref()).collect();
+                let tick = changes.first().map_or(0, |c| c.tick);
+                if let Some((place, other)) = self.sink.other_owner(table, tick, &keys, &owners)? {
+                    return Err(key_taken(batch, &owner, &other, changes.get(place)));
+                }
+            }
+            let mut changes: Vec<TargetChange> = by_before.into_values().flatten().cloned().collect();
+            changes.sort_by_key(|c| c.ordinal);
+            self.sink.write(&part(changes))?;
+        }
         Ok(())
     }
 
@@ -509,7 +564,8 @@ impl Committer {
         } else {
             origin.gtid.to_string()
         };
-        let table = work.event.before.as_ref().or(work.event.after.as_ref()).map(|s| s.id.to_string());
+        let table = work.event.before.as_ref().or(work.event.after.as_ref()).map(|s| &s.id);
+        let table = table.or_else(|| work.event.gone()).map(ToString::to_string);
         format!("{} {} {place} {}", self.name, flow.name, table.unwrap_or_default())
     }
 
@@ -531,6 +587,7 @@ impl Committer {
         };
         let (before, after) =
             (bound(&work.event.before, &work.before)?, bound(&work.event.after, &work.after)?);
+        let gone = work.event.gone().map(|table| target_name(flow, table)).transpose()?;
         // one that is renamed into the flow is none of its tables under the name before
         let bound = before.as_ref().or(after.as_ref());
         let share = bound.map_or(Share::Alone, |b| self.feeds.share(&b.target().name, &b.source().id));
@@ -539,7 +596,7 @@ impl Committer {
             let evolved = match (&before, &after) {
                 (Some(before), _) => registry.find(&before.target().name, &before.source().id).cloned(),
                 (None, Some(after)) => registry.table(&after.target().name).cloned(),
-                (None, None) => None,
+                (None, None) => gone.as_deref().and_then(|name| registry.table(name)).cloned(),
             };
             let renamed = after
                 .as_ref()
@@ -554,6 +611,7 @@ impl Committer {
             share: &share,
             evolved: evolved.as_deref(),
             taken: taken.as_deref(),
+            gone: gone.as_deref(),
             refused,
         })?;
         Ok((derived, evolved.map(|e| e.name.clone())))
@@ -619,7 +677,13 @@ impl Committer {
         if work.before.is_none() && !self.sink.holds_progress() {
             // a feed has nothing that could be left behind: readers of it are told what the source has done
             let was_told = work.event.changes.iter().any(|c| matches!(c, SchemaChange::DropTable { .. }));
+            let was_told = was_told && work.event.gone().is_none();
             derived.steps.retain(|s| was_told || !matches!(s.change, TargetSchemaChange::DropTable { .. }));
+        }
+        if work.event.gone().is_some() && derived.steps.is_empty() {
+            // nearly always: nothing of it is there, and nobody need hear of it
+            self.registry().changed(work.event.tick, before.as_deref(), derived.evolved);
+            return Ok(());
         }
         self.feeds.follow(flow, work);
         for step in &derived.steps {
@@ -638,7 +702,15 @@ impl Committer {
             self.sink.prepare(written).map_err(place)?;
             name = Some(written.name.clone());
         }
-        let name = name.or_else(|| work.before.as_ref().map(|t| t.name.clone())).unwrap_or_default();
+        let name = name.or_else(|| work.before.as_ref().map(|t| t.name.clone()));
+        let name = match (name, work.event.gone()) {
+            (Some(name), _) => name,
+            (None, Some(gone)) => target_name(flow, gone)?,
+            (None, None) => String::new(),
+        };
+        for step in &derived.steps {
+            derived.left.extend(self.sink.leaves_out(&step.change));
+        }
         self.tell(work, &name, &derived.steps, &derived.left, begun);
         Ok(())
     }
@@ -780,6 +852,35 @@ impl Committer {
     }
 }
 
+/// The error of a row whose key another source table's row has.
+fn key_taken(batch: &TargetBatch, owner: &str, other: &str, change: Option<&&TargetChange>) -> Error {
+    let table = &batch.table;
+    let names: Vec<&str> =
+        table.key.iter().filter_map(|i| table.schema.columns.get(*i)).map(|c| &*c.name).collect();
+    let key = change
+        .map_or_else(String::new, |c| c.key.iter().map(|v| v.to_string()).collect::<Vec<_>>().join(", "));
+    let mut error = Error::definite(
+        codes::TARGET_KEY_TAKEN,
+        format!(
+            "tables \"{other}\" and \"{owner}\" both have a row of key ({}) = ({}) for target table \"{}\"",
+            names.join(", "),
+            clipped(&key),
+            table.name
+        ),
+    )
+    .note(format!("the target holds the row of \"{other}\""));
+    if let Some(change) = change {
+        let row = change.row.as_ref().map(|row| format!("{row:?}")).unwrap_or_default();
+        error = error.note(format!("the row of \"{owner}\": {}", clipped(&row)));
+        if let Some(place) = batch.origins.get(change.origin as usize).and_then(Origin::place) {
+            error = error.note(place);
+        }
+    }
+    error
+        .help("let the key tell the tables apart: extend meta.table as shard => .. key (shard, ..); or let the last row stay: key_conflict = last")
+        .help("both copy anew: remove the state folder and the target's tables and progress, start again")
+}
+
 #[cfg(test)]
 mod multiset_tests;
 
@@ -789,7 +890,7 @@ mod tests {
     use cdc_core::Value;
     use cdc_core::expr::{Expr, ExprKind, MetaField};
     use cdc_core::plan::pattern::{NamePattern, TablePattern};
-    use cdc_core::plan::{FlowOp, NamedExpr, SchemaChangeMode, TargetName};
+    use cdc_core::plan::{FlowOp, KeyConflict, NamedExpr, SchemaChangeMode, TargetName};
     use cdc_core::schema::{Charset, ColumnType, IntWidth};
 
     fn schema(name: &str) -> Arc<TableSchema> {
@@ -818,10 +919,10 @@ mod tests {
             exclude: vec![],
             backfill: true,
             soft_delete: None,
-            last_of_key: false,
             view: None,
             upsert: Default::default(),
             on_conflict: Default::default(),
+            key_conflict: KeyConflict::Refuse,
             span: 0..0,
         }
     }

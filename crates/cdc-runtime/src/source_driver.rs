@@ -404,9 +404,10 @@ impl Driver {
                             before,
                             after,
                         };
+                        let is_gone = event.gone().is_some();
                         self.send(Record::Schema { ordinal: open.ordinal, event: Arc::new(event) });
                         // one that is no statement of the log has no end of a transaction behind it
-                        if again && self.capture.at_boundary() && self.cuts.is_empty() {
+                        if (again || is_gone) && self.capture.at_boundary() && self.cuts.is_empty() {
                             last_tick = self.close(&mut open).await?;
                         }
                     }

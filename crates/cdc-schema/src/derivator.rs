@@ -81,6 +81,9 @@ pub struct Question<'a> {
     pub evolved: Option<&'a Evolved>,
     /// The target table that has the name which `after` gives, where that is another one than `before`'s.
     pub taken: Option<&'a Evolved>,
+    /// The target table of a source table that is not there any more and of which nothing is known here; `evolved` is what has this
+    /// name, if anything has.
+    pub gone: Option<&'a str>,
     /// The names of steps that the target has refused, in mode try_evolve.
     pub refused: &'a BTreeSet<String>,
 }
@@ -115,9 +118,7 @@ pub struct Step {
 pub fn derive(question: &Question<'_>) -> Result<Derived> {
     let Question { flow, changes, share, .. } = *question;
     match (question.before, question.after) {
-        (None, None) => {
-            Ok(Derived { steps: Vec::new(), evolved: question.evolved.cloned(), left: Vec::new() })
-        }
+        (None, None) => Ok(gone(question)),
         (None, Some(after)) => arrived(question, after),
         (Some(before), None) => departed(question, before),
         (Some(before), Some(after)) => {
@@ -137,6 +138,26 @@ pub fn derive(question: &Question<'_>) -> Result<Derived> {
             Ok(Derived { steps: work.steps, evolved: Some(work.evolved), left: work.left })
         }
     }
+}
+
+/// A table is not there any more of which nothing is known: a target that is ahead of the log may have it from the run before. What
+/// is known of by its name is another table's, or was left behind knowingly.
+fn gone(question: &Question<'_>) -> Derived {
+    let flow = question.flow;
+    let follows = match flow.on_schema_change {
+        SchemaChangeMode::Evolve | SchemaChangeMode::TryEvolve => true,
+        SchemaChangeMode::Lenient => is_wanted(flow, "drop_table"),
+        // what has come there stays, as whatever the source drops
+        SchemaChangeMode::Ignore | SchemaChangeMode::Exception => false,
+    };
+    let may = follows && flow.lets_through("drop_table") && !question.refused.contains("drop_table");
+    let steps = match question.gone {
+        Some(name) if may && question.evolved.is_none() && flow.soft_delete.is_none() => {
+            vec![step("drop_table", TargetSchemaChange::DropTable { table: name.to_owned() })]
+        }
+        _ => Vec::new(),
+    };
+    Derived { steps, evolved: question.evolved.cloned(), left: Vec::new() }
 }
 
 /// A table that was not there comes.
@@ -203,6 +224,11 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         return Ok(Derived { steps, evolved: Some(evolved), left });
     }
     let mut joined = evolved.clone();
+    if !joined.feeds.is_empty() {
+        for column in joined.lose_defaults() {
+            steps.extend(default_step(question, &evolved.name, column));
+        }
+    }
     let widened = joined.join(table, flow.on_schema_change)?;
     for change in widened {
         let (kind, column) = match &change {
@@ -230,6 +256,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
                     table,
                     column: Column { default: None, nullable: true, ..column },
                     implicit: false,
+                    keeps_default: false,
                 },
                 Widened::Type(_) => TargetSchemaChange::AlterColumnType {
                     table,
@@ -239,7 +266,34 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
             },
         ));
     }
+    if joined.feeds.len() == 1 {
+        // nobody's until now: its own defaults take the place of those that were there
+        let wanted: Vec<Column> = joined
+            .columns
+            .iter()
+            .map(|there| {
+                let own = table.schema.column_index(&there.name).map(|i| &table.schema.columns[i]);
+                Column { default: own.and_then(|c| c.default.clone()), ..there.clone() }
+            })
+            .collect();
+        for (there, wanted) in joined.columns.iter_mut().zip(wanted) {
+            if there.default != wanted.default {
+                there.default.clone_from(&wanted.default);
+                steps.extend(default_step(question, &evolved.name, wanted));
+            }
+        }
+    }
     Ok(Derived { steps, evolved: Some(joined), left })
+}
+
+/// A column has another default, or none, because of what becomes of its table: no change of the source's that a mode would
+/// stop at. None where the target has refused it.
+fn default_step(question: &Question<'_>, table: &str, column: Column) -> Option<Step> {
+    let name = format!("alter_column_default {}", column.name);
+    if question.refused.contains(&name) {
+        return None;
+    }
+    Some(step(&name, TargetSchemaChange::AlterColumnDefault { table: table.to_owned(), column }))
 }
 
 /// A table goes, or is renamed to where the flow does not look.
@@ -364,7 +418,7 @@ fn step(name: &str, change: TargetSchemaChange) -> Step {
 /// Is this kind of change to be made? Stops in mode exception.
 fn act(question: &Question<'_>, kind: &str, name: &str, table: &str) -> Result<bool> {
     let flow = question.flow;
-    if !applies(flow, kind) {
+    if !flow.lets_through(kind) {
         return Ok(false);
     }
     match flow.on_schema_change {
@@ -379,11 +433,6 @@ fn act(question: &Question<'_>, kind: &str, name: &str, table: &str) -> Result<b
         SchemaChangeMode::TryEvolve => Ok(!question.refused.contains(name)),
         SchemaChangeMode::Evolve | SchemaChangeMode::Lenient => Ok(true),
     }
-}
-
-fn applies(flow: &FlowPlan, kind: &str) -> bool {
-    (flow.include.is_empty() || flow.include.iter().any(|k| k == kind))
-        && !flow.exclude.iter().any(|k| k == kind)
 }
 
 /// Of what lenient keeps out unless it is asked for.
@@ -519,7 +568,7 @@ impl<'q> Work<'q> {
         }
         let left_behind = self.question.taken.is_some_and(|t| t.feeds.is_empty());
         let flow = self.question.flow;
-        if left_behind && flow.soft_delete.is_none() && applies(flow, "drop_table") {
+        if left_behind && flow.soft_delete.is_none() && flow.lets_through("drop_table") {
             // as a column that was kept, a table that nobody feeds gives way to one that takes its name
             self.push("rename_table", TargetSchemaChange::DropTable { table: new.clone() });
         }
@@ -582,6 +631,7 @@ impl<'q> Work<'q> {
                 }
             }
         }
+        let fed_before = fed.clone();
         let mut late = self.drops(old, new, &pairs, &mut fed)?;
         self.types(old, new, &pairs, &mut fed, again)?;
         self.renames(old, new, &pairs, &mut fed)?;
@@ -591,7 +641,7 @@ impl<'q> Work<'q> {
                 Some(j) => fed[*j].clone(),
                 None => {
                     let taken: Vec<Arc<str>> = fed.iter().flatten().cloned().collect();
-                    self.add(column, &taken, again)?
+                    self.add(column, &after.as_rows_read(column), &taken, again)?
                 }
             };
             columns.push(Fed { output: column.name.clone(), ty: column.ty.clone(), target });
@@ -602,6 +652,100 @@ impl<'q> Work<'q> {
         self.key(before.target(), after.target())?;
         for (column, name) in late.drain(..) {
             self.drop_column(&column, &name);
+        }
+        self.defaults(old, new, &pairs, &fed_before)?;
+        self.comments(before, after, &pairs)
+    }
+
+    /// What columns read in rows that somebody else inserts at the target. Last of all, when it is known which of its columns
+    /// are fed.
+    fn defaults(
+        &mut self,
+        old: &[Column],
+        new: &[Column],
+        pairs: &[Option<usize>],
+        fed_before: &[Option<Arc<str>>],
+    ) -> Result<()> {
+        let fed = |this: &Self, k: usize| {
+            this.evolved.feeds[this.feed].columns.get(k).and_then(|f| f.target.clone())
+        };
+        for (k, j) in pairs.iter().enumerate().filter_map(|(k, pair)| pair.map(|j| (k, j))) {
+            let Some(there) = fed(self, k) else { continue };
+            let changes = old[j].default != new[k].default;
+            // a column that has taken over from another one has none yet
+            let is_new =
+                fed_before[j].as_ref().is_none_or(|b| self.evolved.column(b).is_some() && *b != there);
+            let name = format!("alter_column_default {}", new[k].name);
+            if !(changes || is_new) || !self.act_if(changes, "alter_column_default", &name)? {
+                continue;
+            }
+            let wanted = new[k].default.clone().filter(|_| !self.has_others());
+            if self.evolved.column(&there).is_some_and(|c| c.default != wanted) {
+                self.set_default(&there, wanted, &name);
+            }
+        }
+        // rows to come have no value for a column that is not fed any more, and are to read NULL there
+        let still: Vec<Arc<str>> = (0..new.len()).filter_map(|k| fed(self, k)).collect();
+        for (column, there) in old.iter().zip(fed_before).filter_map(|(c, f)| f.clone().map(|f| (c, f))) {
+            let name = format!("alter_column_default {there}");
+            let has_one = |c: &Column| c.default.is_some() || column.default.is_some();
+            if !still.iter().any(|s| same_name(s, &there))
+                && self.evolved.column(&there).is_some_and(has_one)
+                && !self.question.refused.contains(&name)
+            {
+                self.set_default(&there, None, &name);
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Work::act`], where the source's statement says so; what follows from something else no mode stops at.
+    fn act_if(&self, changes: bool, kind: &str, name: &str) -> Result<bool> {
+        if changes { self.act(kind, name) } else { Ok(!self.question.refused.contains(name)) }
+    }
+
+    fn set_default(&mut self, there: &str, default: Option<String>, name: &str) {
+        let table = self.evolved.name.clone();
+        let Some(at) = self.evolved.column_mut(there) else { return };
+        at.default = default;
+        let column = at.clone();
+        self.push(name, TargetSchemaChange::AlterColumnDefault { table, column });
+    }
+
+    /// Comments of the table and of columns that stay.
+    fn comments(&mut self, before: &BoundFlow, after: &BoundFlow, pairs: &[Option<usize>]) -> Result<()> {
+        let (before, after) = (&before.target().schema, &after.target().schema);
+        let mut changed: Vec<(Option<Arc<str>>, String, String)> = Vec::new();
+        if before.comment != after.comment {
+            changed.push((None, after.comment.clone(), "alter_comment".to_owned()));
+        }
+        for (k, j) in pairs.iter().enumerate().filter_map(|(k, pair)| pair.map(|j| (k, j))) {
+            let (column, old) = (&after.columns[k], &before.columns[j]);
+            let fed = self.evolved.feeds[self.feed].columns.get(k).and_then(|f| f.target.clone());
+            if let Some(there) = fed.filter(|_| old.comment != column.comment) {
+                changed.push((Some(there), column.comment.clone(), format!("alter_comment {}", column.name)));
+            }
+        }
+        for (column, comment, name) in changed {
+            // one that has taken over from another has its comment already
+            let is = match &column {
+                Some(column) => self.evolved.column(column).map(|c| &c.comment),
+                None => Some(&self.evolved.comment),
+            };
+            if is == Some(&comment) || !self.act("alter_comment", &name)? {
+                continue;
+            }
+            match &column {
+                Some(column) => {
+                    if let Some(there) = self.evolved.column_mut(column) {
+                        there.comment.clone_from(&comment);
+                    }
+                }
+                None => self.evolved.comment.clone_from(&comment),
+            }
+            let table = self.evolved.name.clone();
+            let column = column.map(|c| c.to_string());
+            self.push(&name, TargetSchemaChange::AlterComment { table, column, comment });
         }
         Ok(())
     }
@@ -763,6 +907,10 @@ impl<'q> Work<'q> {
                         &name,
                         TargetSchemaChange::AlterColumnType { table, column: there.to_string(), ty },
                     );
+                    if at.default.is_some() {
+                        let wanted = column.default.clone().filter(|_| !self.has_others());
+                        self.set_default(&there, wanted, &name);
+                    }
                 }
                 // one that is renamed gets a column of its own in any case
                 None if old[j].name != column.name => {}
@@ -813,7 +961,12 @@ impl<'q> Work<'q> {
                 self.evolved.columns.push(new.clone());
                 self.push(
                     name,
-                    TargetSchemaChange::AddColumn { table: table.clone(), column: new, implicit: false },
+                    TargetSchemaChange::AddColumn {
+                        table: table.clone(),
+                        column: new,
+                        implicit: false,
+                        keeps_default: false,
+                    },
                 );
             }
         }
@@ -845,6 +998,7 @@ impl<'q> Work<'q> {
         // those that rename a column of the target: its place, its name now, its new one
         let mut plain: Vec<(usize, Arc<str>, Arc<str>)> = Vec::new();
         let mut split: Vec<(usize, Arc<str>, usize)> = Vec::new();
+        self.back_from_aside(old, new, pairs, fed);
         for (k, j) in pairs.iter().enumerate().filter_map(|(k, pair)| pair.map(|j| (k, j))) {
             let Some(there) = fed[j].clone() else { continue };
             let to = &new[k].name;
@@ -927,6 +1081,33 @@ impl<'q> Work<'q> {
         Ok(())
     }
 
+    /// Where a target whose definitions commit by themselves has refused a column's new name, the first one of a ring may have
+    /// stepped aside before. It comes back; where it has not, there is nothing to do.
+    fn back_from_aside(
+        &mut self,
+        old: &[Column],
+        new: &[Column],
+        pairs: &[Option<usize>],
+        fed: &[Option<Arc<str>>],
+    ) {
+        let refused = self.question.refused;
+        if !refused.iter().any(|name| name.starts_with("rename_column ")) {
+            return;
+        }
+        for (k, j) in pairs.iter().enumerate().filter_map(|(k, pair)| pair.map(|j| (k, j))) {
+            // only one whose new name another column has
+            let is_taken = fed.iter().flatten().any(|f| same_name(f, &new[k].name));
+            let renamed = is_taken && !same_name(&old[j].name, &new[k].name);
+            let Some(there) = fed[j].as_ref().filter(|_| renamed) else { continue };
+            let from = self.free(&format!("_cdc_{there}"));
+            let name = format!("back_from {from}");
+            if !refused.contains(&name) {
+                let (table, to) = (self.evolved.name.clone(), there.to_string());
+                self.push(&name, TargetSchemaChange::RenameColumn { table, from, to });
+            }
+        }
+    }
+
     /// A column of this name that nobody feeds goes, for the step that wants the name.
     fn make_room(&mut self, column: &str, fed: &[Option<Arc<str>>], name: &str) {
         let Some(there) = self.evolved.column(column).map(|c| c.name.clone()) else { return };
@@ -938,8 +1119,15 @@ impl<'q> Work<'q> {
         }
     }
 
-    /// A column that was not there; gives back the target's column that it feeds.
-    fn add(&mut self, column: &Column, taken: &[Arc<str>], again: bool) -> Result<Option<Arc<str>>> {
+    /// A column that was not there; gives back the target's column that it feeds. `reads`: the same, with the default that rows which are
+    /// there read at the source.
+    fn add(
+        &mut self,
+        column: &Column,
+        reads: &Column,
+        taken: &[Arc<str>],
+        again: bool,
+    ) -> Result<Option<Arc<str>>> {
         let name = format!("add_column {}", column.name);
         let wanted = self.act("add_column", &name)?;
         let is_taken = taken.iter().any(|t| same_name(t, &column.name));
@@ -955,7 +1143,7 @@ impl<'q> Work<'q> {
         }
         let table = self.evolved.name.clone();
         let has_default =
-            column.default.as_ref().is_some_and(|d| !d.eq_ignore_ascii_case("null")) || !column.nullable;
+            reads.default.as_ref().is_some_and(|d| !d.eq_ignore_ascii_case("null")) || !column.nullable;
         if self.is_shared(&column.name) {
             let Some(there) = self.evolved.column(&column.name).cloned() else { return Ok(None) };
             let ty = common_or_text(&there.ty, &column.ty, self.mode)
@@ -974,7 +1162,7 @@ impl<'q> Work<'q> {
             let changes = has_default || !matches!(self.question.share, Share::Untold(_));
             if !again && changes {
                 let only = self.only()?;
-                let column = Column { name: there.name.clone(), ty, ..column.clone() };
+                let column = Column { name: there.name.clone(), ty, ..reads.clone() };
                 self.push(
                     &name,
                     TargetSchemaChange::ResetColumn { table, implicit: !column.nullable, column, only },
@@ -985,10 +1173,16 @@ impl<'q> Work<'q> {
         self.make_room(&column.name, &[], &name);
         let new = for_target(self.mode, column);
         if !self.has_others() {
-            self.evolved.columns.push(new.clone());
+            let keeps_default = new.default.is_some();
+            self.evolved.columns.push(new);
             self.push(
                 &name,
-                TargetSchemaChange::AddColumn { table, implicit: !column.nullable, column: new },
+                TargetSchemaChange::AddColumn {
+                    table,
+                    implicit: !column.nullable,
+                    column: for_target(self.mode, reads),
+                    keeps_default,
+                },
             );
             return Ok(Some(column.name.clone()));
         }
@@ -997,7 +1191,12 @@ impl<'q> Work<'q> {
         self.evolved.columns.push(new.clone());
         self.push(
             &name,
-            TargetSchemaChange::AddColumn { table: table.clone(), column: new, implicit: false },
+            TargetSchemaChange::AddColumn {
+                table: table.clone(),
+                column: new,
+                implicit: false,
+                keeps_default: false,
+            },
         );
         if has_default && !again {
             let only = self.only()?;
@@ -1006,7 +1205,7 @@ impl<'q> Work<'q> {
                 TargetSchemaChange::ResetColumn {
                     table,
                     implicit: !column.nullable,
-                    column: column.clone(),
+                    column: reads.clone(),
                     only,
                 },
             );
@@ -1060,7 +1259,7 @@ impl<'q> Work<'q> {
         if same {
             return Ok(());
         }
-        let applies = applies(self.question.flow, "change_primary_key");
+        let applies = self.question.flow.lets_through("change_primary_key");
         let wanted_mode = self.act("change_primary_key", "change_primary_key")?;
         let columns: Option<Vec<Arc<str>>> = wanted.into_iter().collect();
         let why = match columns {
@@ -1173,10 +1372,11 @@ fn key_text(table: &TargetTable) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cdc_core::plan::TargetName;
     use cdc_core::plan::pattern::{NamePattern, TablePattern};
+    use cdc_core::plan::{KeyConflict, TargetName};
     use cdc_core::schema::{Charset, ColumnType, IntWidth, TableId, TableSchema};
     use cdc_core::schema_change::ColumnPosition;
+    use std::collections::BTreeMap;
 
     fn int() -> ColumnType {
         ColumnType::Int { width: IntWidth::Int, unsigned: false }
@@ -1208,10 +1408,10 @@ mod tests {
             exclude: vec![],
             backfill: true,
             soft_delete: None,
-            last_of_key: false,
             view: None,
             upsert: Default::default(),
             on_conflict: Default::default(),
+            key_conflict: KeyConflict::Refuse,
             span: 0..0,
         }
     }
@@ -1237,6 +1437,7 @@ mod tests {
             share,
             evolved,
             taken: None,
+            gone: None,
             refused: &BTreeSet::new(),
         })
     }
@@ -1284,6 +1485,168 @@ mod tests {
         }
         let error = run(&flow(SchemaChangeMode::Exception), &[add]).unwrap_err();
         assert_eq!(error.code(), codes::SCHEMA_CHANGE_REFUSED);
+    }
+
+    #[test]
+    fn defaults_and_comments_follow_as_the_mode_and_the_kinds_say() {
+        let changes = [
+            SchemaChange::AlterColumnDefault {
+                table: id(),
+                column: "amount".into(),
+                default: Some("7".into()),
+            },
+            SchemaChange::AlterColumnAttributes {
+                table: id(),
+                column: Column {
+                    default: Some("7".into()),
+                    comment: "how many".into(),
+                    ..Column::new("amount", int())
+                },
+            },
+            SchemaChange::AlterTableComment { table: id(), comment: "of the shop".into() },
+        ];
+        let told = |out: &[TargetSchemaChange]| -> Vec<String> {
+            out.iter()
+                .map(|change| match change {
+                    TargetSchemaChange::AlterColumnDefault { column, .. } => {
+                        format!("{} {:?}", column.name, column.default)
+                    }
+                    TargetSchemaChange::AlterComment { column, comment, .. } => {
+                        format!("{column:?} {comment}")
+                    }
+                    other => format!("{other:?}"),
+                })
+                .collect()
+        };
+        let default = "amount Some(\"7\")";
+        let comments = ["None of the shop", "Some(\"amount\") how many"];
+        for mode in [SchemaChangeMode::Evolve, SchemaChangeMode::Lenient, SchemaChangeMode::TryEvolve] {
+            let out = run(&flow(mode), &changes).unwrap();
+            assert_eq!(told(&out), [default, comments[0], comments[1]], "{mode:?}");
+        }
+        for (kind, wanted) in [("alter_column_default", &comments[..]), ("alter_comment", &[default][..])] {
+            let excluded = FlowPlan { exclude: vec![kind.into()], ..flow(SchemaChangeMode::Evolve) };
+            assert_eq!(told(&run(&excluded, &changes).unwrap()), wanted, "exclude {kind}");
+            let other = if kind == "alter_comment" { "alter_column_default" } else { "alter_comment" };
+            let included = FlowPlan { include: vec![other.into()], ..flow(SchemaChangeMode::Evolve) };
+            assert_eq!(told(&run(&included, &changes).unwrap()), wanted, "include {other}");
+        }
+        assert!(run(&flow(SchemaChangeMode::Ignore), &changes).unwrap().is_empty());
+        for one in &changes {
+            let one = std::slice::from_ref(one);
+            let error = run(&flow(SchemaChangeMode::Exception), one).unwrap_err();
+            assert_eq!(error.code(), codes::SCHEMA_CHANGE_REFUSED);
+        }
+        // a target that has refused one of them is not asked again
+        let after = changes.iter().try_fold(schema(), |s, c| c.apply_to(&s)).unwrap();
+        let f = flow(SchemaChangeMode::TryEvolve);
+        let (before, after) = (bound(&f, &schema()), bound(&f, &after));
+        let refused = BTreeSet::from(["alter_column_default amount".to_owned()]);
+        let derived = derive(&Question {
+            flow: &f,
+            changes: &changes,
+            before: Some(&before),
+            after: Some(&after),
+            share: &Share::Alone,
+            evolved: None,
+            taken: None,
+            gone: None,
+            refused: &refused,
+        })
+        .unwrap();
+        assert_eq!(derived.evolved.as_ref().unwrap().columns[1].default, None);
+        assert_eq!(told(&made(derived)), comments);
+    }
+
+    #[test]
+    fn rows_to_come_read_no_default_of_a_column_that_is_not_fed() {
+        let mut before = schema();
+        before.columns[1].default = Some("7".into());
+        let drop = SchemaChange::DropColumn { table: id(), column: "amount".into() };
+        let after = drop.apply_to(&before).unwrap();
+        let asked = |f: &FlowPlan, evolved: Option<&Evolved>| {
+            ask(f, std::slice::from_ref(&drop), Some(&before), Some(&after), &Share::Alone, evolved).unwrap()
+        };
+        let none = |out: &[TargetSchemaChange]| {
+            matches!(out, [TargetSchemaChange::AlterColumnDefault { column, .. }]
+                if &*column.name == "amount" && column.default.is_none())
+        };
+        let derived = asked(&flow(SchemaChangeMode::Lenient), None);
+        assert!(none(&made(derived.clone())), "{derived:?}");
+        assert_eq!(derived.evolved.unwrap().columns[1].default, None);
+        let excluded = FlowPlan { exclude: vec!["drop_column".into()], ..flow(SchemaChangeMode::Evolve) };
+        assert!(none(&made(asked(&excluded, None))));
+        // a target that has never had any is not altered
+        assert!(made(asked(&flow(SchemaChangeMode::Ignore), None)).is_empty());
+        // another table that comes into it has no value for some of the columns
+        let evolved = Evolved::of(bound(&flow(SchemaChangeMode::Evolve), &before).target());
+        let mut other = schema();
+        other.id = TableId::new("shop", "others");
+        let f = FlowPlan {
+            key_conflict: cdc_core::plan::KeyConflict::Last,
+            target: TargetName::Fixed("items".into()),
+            ..flow(SchemaChangeMode::Evolve)
+        };
+        let create = [SchemaChange::CreateTable { schema: Arc::new(other.clone()) }];
+        let share = Share::Untold(vec![id()]);
+        let derived = ask(&f, &create, None, Some(&other), &share, Some(&evolved)).unwrap();
+        assert!(derived.evolved.as_ref().unwrap().columns.iter().all(|c| c.default.is_none()));
+        assert!(none(&made(derived.clone())), "{derived:?}");
+    }
+
+    #[test]
+    fn a_table_that_is_gone_and_was_never_known_goes_where_drops_are_followed() {
+        let changes = [SchemaChange::DropTable { table: id() }];
+        let asked = |f: &FlowPlan, evolved: Option<&Evolved>, refused: &BTreeSet<String>| {
+            let question = Question {
+                flow: f,
+                changes: &changes,
+                before: None,
+                after: None,
+                share: &Share::Alone,
+                evolved,
+                taken: None,
+                gone: Some("items"),
+                refused,
+            };
+            made(derive(&question).unwrap())
+        };
+        let none = BTreeSet::new();
+        let drop = [TargetSchemaChange::DropTable { table: "items".into() }];
+        for (mode, goes) in [
+            (SchemaChangeMode::Evolve, true),
+            (SchemaChangeMode::TryEvolve, true),
+            (SchemaChangeMode::Lenient, false),
+            (SchemaChangeMode::Ignore, false),
+            (SchemaChangeMode::Exception, false),
+        ] {
+            let wanted = if goes { &drop[..] } else { &[] };
+            assert_eq!(asked(&flow(mode), None, &none), wanted, "{mode:?}");
+            // another table's, or left behind knowingly
+            assert!(asked(&flow(mode), Some(&shared()), &none).is_empty());
+        }
+        let asked_for = FlowPlan { include: vec!["drop_table".into()], ..flow(SchemaChangeMode::Lenient) };
+        assert_eq!(asked(&asked_for, None, &none), drop);
+        let kept = FlowPlan { exclude: vec!["drop_table".into()], ..flow(SchemaChangeMode::Evolve) };
+        assert!(asked(&kept, None, &none).is_empty());
+        let refused = BTreeSet::from(["drop_table".to_owned()]);
+        assert!(asked(&flow(SchemaChangeMode::TryEvolve), None, &refused).is_empty());
+    }
+
+    #[test]
+    fn a_change_of_the_type_sets_the_default_anew() {
+        let mut before = schema();
+        before.columns[1].default = Some("7".into());
+        let ty = ColumnType::Int { width: IntWidth::Big, unsigned: false };
+        let alter =
+            SchemaChange::AlterColumnType { table: id(), column: "amount".into(), ty, position: None };
+        let after = alter.apply_to(&before).unwrap();
+        let f = flow(SchemaChangeMode::Evolve);
+        let derived = ask(&f, &[alter], Some(&before), Some(&after), &Share::Alone, None).unwrap();
+        let names: Vec<&str> = derived.steps.iter().map(|s| &*s.name).collect();
+        assert_eq!(names, ["alter_column_type amount"; 2]);
+        let [_, TargetSchemaChange::AlterColumnDefault { column, .. }] = &made(derived)[..] else { panic!() };
+        assert_eq!((column.default.as_deref(), column.ty.to_string()), (Some("7"), "bigint".to_owned()));
     }
 
     #[test]
@@ -1548,6 +1911,7 @@ mod tests {
             share: &Share::Alone,
             evolved: None,
             taken: None,
+            gone: None,
             refused: &refused,
         };
         let derived = derive(&question).unwrap();
@@ -1803,6 +2167,8 @@ mod tests {
                     now.columns.iter().zip(0..).map(|(c, i)| (c.name.clone(), i)).collect();
                 let mut target = source.clone();
                 let mut evolved = Evolved::of(bound(&f, &now).target());
+                // what its columns have as their default
+                let mut defaults: BTreeMap<String, String> = BTreeMap::new();
                 let (mut next, mut is_whole) = (100, true);
                 for _ in 0..6 {
                     let known_before = next;
@@ -1814,7 +2180,7 @@ mod tests {
                             (s.columns.len() > 1)
                                 .then(|| s.columns[1 + random(s.columns.len() - 1)].name.clone())
                         };
-                        let change = match random(4) {
+                        let change = match random(5) {
                             0 => pick(&mut random, &after)
                                 .map(|column| SchemaChange::DropColumn { table: id(), column }),
                             1 => pick(&mut random, &after).map(|column| SchemaChange::RenameColumn {
@@ -1830,9 +2196,17 @@ mod tests {
                                 .clone(),
                                 position: None,
                             }),
+                            3 => pick(&mut random, &after).map(|column| SchemaChange::AlterColumnDefault {
+                                table: id(),
+                                column,
+                                default: [None, Some("1"), Some("2")][random(3)].map(str::to_owned),
+                            }),
                             _ => Some(SchemaChange::AddColumn {
                                 table: id(),
-                                column: Column::new(names[random(names.len())], int()),
+                                column: Column {
+                                    default: [None, Some("1")][random(2)].map(str::to_owned),
+                                    ..Column::new(names[random(names.len())], int())
+                                },
                                 position: ColumnPosition::Last,
                             }),
                         };
@@ -1880,6 +2254,7 @@ mod tests {
                             share: &Share::Alone,
                             evolved: Some(&evolved),
                             taken: None,
+                            gone: None,
                             refused: &refused,
                         })
                         .unwrap_or_else(|e| panic!("seed {seed}, {refused:?}: {e}"));
@@ -1895,7 +2270,9 @@ mod tests {
                             target.iter().position(|(n, _)| same_name(n, name))
                         };
                         match &step.change {
-                            TargetSchemaChange::AddColumn { column, .. } => {
+                            TargetSchemaChange::AddColumn { column, keeps_default, .. } => {
+                                let keeps = column.default.clone().filter(|_| *keeps_default);
+                                defaults.extend(keeps.map(|d| (column.name.to_string(), d)));
                                 assert!(at(&column.name, &target).is_none(), "{}", told());
                                 // what it holds: the default of a column that came with this statement, and of another
                                 // one nothing, unless it is filled right behind
@@ -1903,9 +2280,19 @@ mod tests {
                                 target.push((column.name.clone(), is.map_or(0, |(_, i)| *i)));
                             }
                             TargetSchemaChange::DropColumn { column, .. } => {
+                                defaults.remove(column);
                                 target.remove(at(column, &target).unwrap_or_else(|| panic!("{}", told())));
                             }
+                            // what has stepped aside; here nothing is made that is refused later
+                            TargetSchemaChange::RenameColumn { from, .. }
+                                if step.name.starts_with("back_from ") =>
+                            {
+                                assert!(at(from, &target).is_none(), "{}", told());
+                            }
                             TargetSchemaChange::RenameColumn { from, to, .. } => {
+                                if let Some(default) = defaults.remove(from) {
+                                    defaults.insert(to.clone(), default);
+                                }
                                 assert!(at(to, &target).is_none() || same_name(from, to), "{}", told());
                                 let place = at(from, &target).unwrap_or_else(|| panic!("{}", told()));
                                 target[place].0 = to.as_str().into();
@@ -1916,9 +2303,19 @@ mod tests {
                                 let place = at(to, &target).unwrap_or_else(|| panic!("{}", told()));
                                 target[place].1 = value;
                             }
-                            TargetSchemaChange::AlterColumnType { column, .. }
-                            | TargetSchemaChange::AlterNullability { column, .. } => {
+                            TargetSchemaChange::AlterColumnType { column, .. } => {
+                                // as PostgreSQL's and MySQL's does
+                                defaults.remove(column);
                                 assert!(at(column, &target).is_some(), "{}", told());
+                            }
+                            TargetSchemaChange::AlterNullability { column, .. } => {
+                                assert!(at(column, &target).is_some(), "{}", told());
+                            }
+                            TargetSchemaChange::AlterColumnDefault { column, .. } => {
+                                assert!(at(&column.name, &target).is_some(), "{}", told());
+                                defaults.remove(&*column.name);
+                                let default = column.default.clone();
+                                defaults.extend(default.map(|d| (column.name.to_string(), d)));
                             }
                             other => panic!("{other:?}"),
                         }
@@ -1928,8 +2325,32 @@ mod tests {
                     has.sort_unstable();
                     known.sort_unstable();
                     assert_eq!(has, known, "{}", told());
+                    let known: BTreeMap<String, String> = evolved
+                        .columns
+                        .iter()
+                        .filter_map(|c| Some((c.name.to_string(), c.default.clone()?)))
+                        .collect();
+                    // a refused change of a default leaves what a change of the type has taken away
+                    if is_whole {
+                        assert_eq!(defaults, known, "{}", told());
+                    }
+                    let is_fed =
+                        |c: &str| evolved.feeds[0].columns.iter().any(|f| f.target.as_deref() == Some(c));
+                    if is_whole {
+                        assert!(defaults.keys().all(|c| is_fed(c)), "{defaults:?}; {}", told());
+                    }
                     for fed in &evolved.feeds[0].columns {
                         let Some(to) = &fed.target else { continue };
+                        if is_whole && mode != SchemaChangeMode::Ignore {
+                            let i = after.column_index(&fed.output).unwrap();
+                            assert_eq!(
+                                after.columns[i].default.as_ref(),
+                                defaults.get(&**to),
+                                "{} feeds {to}; {}",
+                                fed.output,
+                                told()
+                            );
+                        }
                         let which = source.iter().find(|(n, _)| *n == fed.output).map(|(_, i)| *i);
                         let there = target.iter().find(|(n, _)| n == to).map(|(_, i)| *i);
                         assert_eq!(which, there, "{} feeds {to}; {}", fed.output, told());

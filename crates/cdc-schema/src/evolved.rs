@@ -28,6 +28,9 @@ pub struct Evolved {
     pub columns: Vec<Column>,
     /// The names of its key's columns, in key order; empty: a multiset.
     pub key: Vec<Arc<str>>,
+    /// Its comment.
+    #[serde(default)]
+    pub comment: String,
     /// The source tables that flow into it. None: it was left behind, with its rows.
     pub feeds: Vec<Feed>,
 }
@@ -71,6 +74,7 @@ impl Evolved {
             name: table.name.clone(),
             columns: table.schema.columns.clone(),
             key: table.key.iter().map(|&i| table.schema.columns[i].name.clone()).collect(),
+            comment: table.schema.comment.clone(),
             feeds: vec![feed],
         }
     }
@@ -92,6 +96,17 @@ impl Evolved {
     /// What a source table feeds.
     pub fn feed(&self, name: &str, table: &TableId) -> Option<&Feed> {
         self.feeds.iter().find(|f| f.name == name && f.table == *table)
+    }
+
+    /// A table that several source tables flow into has no defaults: rows of one read NULL in the columns of another. Gives
+    /// back the columns that had one.
+    pub(crate) fn lose_defaults(&mut self) -> Vec<Column> {
+        let of = self.columns.iter_mut().filter(|c| c.default.is_some());
+        of.map(|column| {
+            column.default = None;
+            column.clone()
+        })
+        .collect()
     }
 
     /// Takes a source table in whose rows are all still to come: columns united by name, types widened, nullable where one of them lacks
@@ -116,12 +131,16 @@ impl Evolved {
             .note(format!("its own: ({})", key.join(", ")))
             .help("state one key for the flow: => target key (..)"));
         }
+        if !alone {
+            self.lose_defaults();
+        }
         let mut widened = Vec::new();
         let mut fed = Vec::with_capacity(columns.len());
         for column in columns {
             let Some(there) = self.column_mut(&column.name) else {
                 let mut new = column.clone();
                 new.nullable = new.nullable || !alone;
+                new.default = None;
                 widened.push(Widened::New(new.clone()));
                 self.columns.push(new);
                 fed.push(Fed {
@@ -167,10 +186,11 @@ impl Evolved {
                 primary_key: key.clone(),
                 unique_keys: Vec::new(),
                 charset: Charset::utf8mb4(),
-                comment: String::new(),
+                comment: self.comment.clone(),
             }),
             key,
             soft_delete: None,
+            told_by: None,
         })
     }
 
@@ -223,8 +243,9 @@ impl Evolved {
         let key = key.collect::<Result<Vec<usize>>>()?;
         let schema = TableSchema { columns, primary_key: key.clone(), ..(*bound.schema).clone() };
         let soft_delete = bound.soft_delete.and_then(|i| place[i]);
-        let to =
-            Arc::new(TargetTable { name: self.name.clone(), schema: Arc::new(schema), key, soft_delete });
+        let told_by = bound.told_by.and_then(|i| place[i]);
+        let name = self.name.clone();
+        let to = Arc::new(TargetTable { name, schema: Arc::new(schema), key, soft_delete, told_by });
         Ok(Some(Coercion::new(bound.clone(), to, from)))
     }
 
@@ -311,6 +332,7 @@ mod tests {
             }),
             key: vec![0],
             soft_delete: None,
+            told_by: None,
         })
     }
 

@@ -421,6 +421,7 @@ mod tests {
             }),
             key: vec![0],
             soft_delete: None,
+            told_by: None,
         }
     }
 

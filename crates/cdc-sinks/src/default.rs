@@ -7,7 +7,7 @@
 //! implicit one (MySQL manual 13.6): zero, the empty text, the first member of an ENUM.
 
 use cdc_core::address::canonical;
-use cdc_core::connector::TargetTable;
+use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType, same_name};
 use cdc_core::value::{Date, DateTime, Time, Timestamp, Value};
 use cdc_core::{Error, codes};
@@ -28,6 +28,21 @@ pub(crate) fn cannot_tell(table: &str, column: &Column, why: String) -> Error {
     )
     .note(why)
     .help("copy the table anew, or exclude add_column from the flow's schema changes")
+}
+
+/// The error of a table of another shape, where `on_existing = evolve` does not make it fit: `left` says what it could not change
+/// without that the table can hold less than before.
+pub(crate) fn not_widened(error: Error, left: &[String]) -> Error {
+    left.iter().fold(error, |error, what| {
+        error.note(format!(
+            "on_existing = evolve adds columns and widens types; it does not mend this: {what}"
+        ))
+    })
+}
+
+/// The same of one that holds rows: in a column that is added they would read what the source does not have.
+pub(crate) fn not_empty(error: Error) -> Error {
+    error.note("on_existing = evolve changes a table that is empty; this one holds rows")
 }
 
 /// Behind a statement: without the rows that the source has deleted and the target keeps.
@@ -53,6 +68,60 @@ pub(crate) fn default_value(column: &Column) -> Result<Value<'static>, String> {
         },
         None if column.nullable => Ok(Value::Null),
         None => implicit(&column.ty).ok_or_else(|| format!("{} has no implicit default", column.ty)),
+    }
+}
+
+/// The digits of fraction of a default that is the moment of the statement; `None` for any other.
+pub(crate) fn moment(default: &str) -> Option<u8> {
+    let rest = default.trim().strip_prefix("CURRENT_TIMESTAMP")?;
+    if rest.is_empty() {
+        return Some(0);
+    }
+    rest.strip_prefix('(')?.strip_suffix(')')?.parse().ok()
+}
+
+/// The moment of the statement, where the column has as many digits of fraction as it: else one of them would be cut.
+pub(crate) fn moment_of(column: &Column) -> Option<Result<u8, String>> {
+    let default = column.default.as_deref()?;
+    let digits = moment(default)?;
+    Some(match column.ty {
+        ColumnType::DateTime { fsp } | ColumnType::Timestamp { fsp } if fsp == digits => Ok(fsp),
+        _ => Err(format!("DEFAULT {default} of a {} column", column.ty)),
+    })
+}
+
+/// A line for people: a default that a target does not have.
+pub(crate) fn no_default(column: &Column, why: &str) -> String {
+    format!("column \"{}\" of the target has no default: {why}", column.name)
+}
+
+/// A line for people: a comment that a target does not have.
+pub(crate) fn no_comment(column: Option<&str>, why: &str) -> String {
+    let what =
+        column.map_or_else(|| "the target's table".to_owned(), |c| format!("column \"{c}\" of the target"));
+    format!("{what} has no comment: {why}")
+}
+
+/// The columns whose defaults a change brings, and the comments, each with its column.
+pub(crate) fn brought(change: &TargetSchemaChange) -> (Vec<&Column>, Vec<(Option<&str>, &str)>) {
+    match change {
+        TargetSchemaChange::CreateTable { table } => {
+            let columns = &table.schema.columns;
+            let comments = columns.iter().map(|c| (Some(&*c.name), &*c.comment));
+            (
+                columns.iter().collect(),
+                std::iter::once((None, &*table.schema.comment)).chain(comments).collect(),
+            )
+        }
+        TargetSchemaChange::AddColumn { column, keeps_default, .. } => (
+            Some(column).filter(|_| *keeps_default).into_iter().collect(),
+            vec![(Some(&*column.name), &*column.comment)],
+        ),
+        TargetSchemaChange::AlterColumnDefault { column, .. } => (vec![column], Vec::new()),
+        TargetSchemaChange::AlterComment { column, comment, .. } => {
+            (Vec::new(), vec![(column.as_deref(), comment)])
+        }
+        _ => (Vec::new(), Vec::new()),
     }
 }
 

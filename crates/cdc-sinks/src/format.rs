@@ -426,7 +426,7 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
                 table.key.iter().filter_map(|i| table.schema.columns.get(*i)).map(|c| &*c.name).collect();
             json!({ "schema_change": "change_key", "table": table.name, "key": key })
         }
-        TargetSchemaChange::AddColumn { table, column: c, implicit } => {
+        TargetSchemaChange::AddColumn { table, column: c, implicit, .. } => {
             let mut line = json!({ "schema_change": "add_column", "table": table, "column": column(c) });
             tell_reads(&mut line, c, *implicit);
             line
@@ -453,6 +453,12 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         }
         TargetSchemaChange::AlterNullability { table, column, nullable } => {
             json!({ "schema_change": "alter_nullability", "table": table, "column": column, "nullable": nullable })
+        }
+        TargetSchemaChange::AlterColumnDefault { table, column } => {
+            json!({ "schema_change": "alter_column_default", "table": table, "column": &*column.name, "default": column.default })
+        }
+        TargetSchemaChange::AlterComment { table, column, comment } => {
+            json!({ "schema_change": "alter_comment", "table": table, "column": column, "comment": comment })
         }
         TargetSchemaChange::TruncateTable { table } => {
             json!({ "schema_change": "truncate_table", "table": table })
@@ -540,6 +546,7 @@ mod tests {
             schema: Arc::new(schema),
             key: vec![0],
             soft_delete: None,
+            told_by: None,
         })
     }
 
@@ -593,6 +600,7 @@ mod tests {
             table: "orders".into(),
             column: table.schema.columns[2].clone(),
             implicit: false,
+            keeps_default: false,
         });
         formatter.batch(&mut out, &TargetBatch { table: table.clone(), origins, changes });
         formatter.schema_change(&TargetSchemaChange::TruncateTable { table: "orders".into() });

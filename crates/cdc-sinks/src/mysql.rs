@@ -63,6 +63,10 @@
 //!   next one may have been made or not, and looks: each is one statement, and *a change that the target already
 //!   shows is no error*. (The note is needed because "rename a to b, add a" looks done in part and is not: the second
 //!   statement made what the first one looks for.)
+//! * A table that is taken in, with the structure of now, gets a tick that the log has no place for (`DROP`, `CREATE`, all of
+//!   its rows again). After a crash it may come in front of the tick that is half made. It is about tables of its own,
+//!   so it is made *beside*: what is noted stays, and comes behind it. (`changing = 3`. If it is not made to its end, it
+//!   comes again; each of its changes may be made twice, since they end with a new table without rows.)
 //! * A table that was made in a tick which never came again (the source has dropped or renamed it meanwhile, and it was taken
 //!   in with the structure of a moment that is over) would stay: so it is marked as made (`changing = 2`). Behind the next tick
 //!   whose changes have all come it goes, empty as it is, unless that tick has made it anew; if it cannot go then, behind a later
@@ -101,6 +105,7 @@ mod write;
 pub use options::MysqlOptions;
 pub use reader::MysqlReader;
 
+use crate::default::{brought, no_comment, no_default};
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, SERVER_NAME_MARIADB, SERVER_NAME_MYSQL, Sink, TargetBatch,
@@ -111,7 +116,7 @@ use cdc_core::position::Binding;
 use cdc_core::preflight::Check;
 use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, Row, codes};
 use conn::{Errors, LOCK_SECONDS, Link};
 use ddl::Step;
 use look::{Found, ROW_NUMBER, create_table};
@@ -127,6 +132,9 @@ const TABLES: &str = "_cdc_tables";
 
 /// `changing` of a table that is made.
 const MADE: u32 = 2;
+
+/// `changing` of a table that is changed beside what is noted.
+const BESIDE: u32 = 3;
 
 /// What each of our tables has, in order.
 const OURS: [(&str, &[&str]); 2] = [
@@ -209,7 +217,7 @@ pub fn descriptor() -> ConnectorDescriptor {
                 option(
                     "on_existing",
                     OptionKind::Choice(options::ON_EXISTING),
-                    "a table that is there already: check it and refuse what does not fit; evolve is not built yet",
+                    "a table that is there already: check it and refuse what does not fit; evolve: where it is empty add columns and widen types first",
                 ),
             ),
             by_default(
@@ -252,6 +260,10 @@ pub struct MysqlSink {
     between: HashSet<String>,
     /// Those of them that it has made.
     made_before: HashSet<String>,
+    /// Those that the changes are about which the target has noted (`made`).
+    noted: HashSet<String>,
+    /// The present tick is beside what is noted.
+    beside: bool,
     /// Those of them that should have gone behind a commit, and are still there.
     left: HashSet<String>,
     /// What the source captures, if this is its server; and whether that tells no letter case apart in names.
@@ -318,6 +330,8 @@ impl MysqlSink {
             changed: HashSet::new(),
             between: HashSet::new(),
             made_before: HashSet::new(),
+            noted: HashSet::new(),
+            beside: false,
             left: HashSet::new(),
             captured: None,
         }
@@ -473,11 +487,18 @@ impl MysqlSink {
         let claim = self.claim.clone().ok_or_else(not_claimed)?;
         let mut marks = vec![format!(
             "UPDATE {PROGRESS} SET changes = '{}' WHERE {} AND epoch = {}",
-            written(&self.seen),
+            written(if self.beside { &self.made } else { &self.seen }),
             claim.ours(),
             claim.epoch
         )];
-        let mark = if matches!(change, TargetSchemaChange::CreateTable { .. }) { MADE } else { 1 };
+        // one that was there and is made to fit is not ours to take away again
+        let is_made =
+            matches!(change, TargetSchemaChange::CreateTable { .. }) && !sql.starts_with("ALTER TABLE ");
+        let mark = match change {
+            _ if self.beside => BESIDE,
+            _ if is_made => MADE,
+            _ => 1,
+        };
         for name in names(change) {
             marks.push(format!(
                 "INSERT INTO {TABLES} (pipeline, sink, name, changing) VALUES ({}, {}, {}, {mark}) \
@@ -492,12 +513,14 @@ impl MysqlSink {
         }
         self.run("COMMIT", codes::TARGET_DDL, "noting a schema change")?;
         self.open = Open::default();
-        self.made.clone_from(&self.seen);
+        if !self.beside {
+            self.made.clone_from(&self.seen);
+        }
         let errors = Errors(&self.options);
         let Some(link) = &mut self.link else { return Err(not_claimed()) };
         let done = match (link.run(sql), narrow) {
-            // the row would be too wide, or the column too long
-            (Err(mysql_async::Error::Server(e)), Some(narrow)) if [1118, 1074].contains(&e.code) => {
+            // the row would be too wide, or the column too long; or it has become a text because of that
+            (Err(mysql_async::Error::Server(e)), Some(narrow)) if [1118, 1074, 1101].contains(&e.code) => {
                 link.run(narrow).map(|_| ())
             }
             (done, _) => done.map(|_| ()),
@@ -513,8 +536,9 @@ impl MysqlSink {
             self.open.beyond = true;
             return Ok(());
         }
+        self.beside = if self.seen.is_empty() { self.is_beside(change) } else { self.beside };
         let made = [&self.seen[..], &[fingerprint(change)]].concat();
-        if self.made.starts_with(&made) {
+        if !self.beside && self.made.starts_with(&made) {
             // by a run before a crash
             return self.relist(&claim, change);
         }
@@ -546,18 +570,26 @@ impl MysqlSink {
                 return Ok(());
             }
         }
+        let evolve = self.options.evolve;
         let (link, errors) = self.link()?;
-        let step = ddl::Change { link, errors }.plan(change)?;
+        let step = ddl::Change { link, errors, evolve }.plan(change)?;
         match step {
             Step::Nothing => {}
             Step::Rows(sql) => {
                 let doing = format!("statement: {}", sql::clipped(&String::from_utf8_lossy(&sql)));
                 self.run(&sql, codes::TARGET_DDL, &doing)?;
             }
-            Step::Definition { sql, narrow } => {
+            Step::Definition { sql, narrow, then } => {
                 self.define(change, &sql, narrow.as_deref())?;
                 self.begin()?;
+                if let Some((then, of_text)) = then {
+                    self.define(change, &then, Some(&of_text))?;
+                    self.begin()?;
+                }
             }
+        }
+        if self.beside {
+            return self.relist(&claim, change);
         }
         // with what is open: rows of this step and that it is made are one
         let noted = format!(
@@ -569,6 +601,25 @@ impl MysqlSink {
         self.run(&noted, codes::TARGET_DDL, "noting a schema change")?;
         self.made = made;
         self.relist(&claim, change)
+    }
+
+    /// Have all changes come that are noted?
+    fn are_all_seen(&self) -> bool {
+        !self.beside && self.seen.len() >= self.made.len()
+    }
+
+    /// Is this, the first change of its tick, one of a table that is taken in, in front of a tick that is half made?
+    fn is_beside(&self, change: &TargetSchemaChange) -> bool {
+        let takes_in = matches!(
+            change,
+            TargetSchemaChange::DropTable { .. }
+                | TargetSchemaChange::CreateTable { .. }
+                | TargetSchemaChange::RemoveRows { again: true, .. }
+        );
+        takes_in
+            && !self.noted.is_empty()
+            && self.made_before.is_empty()
+            && !names(change).iter().any(|name| self.noted.contains(*name))
     }
 
     /// Keeps the list of tables in step with a schema change.
@@ -699,7 +750,7 @@ impl MysqlSink {
         let binding = serde_json::to_string(binding)
             .map_err(|e| Error::definite(codes::INTERNAL, format!("a binding cannot be written: {e}")))?;
         // what an earlier run has begun may still have to come again
-        let all_seen = self.seen.len() >= self.made.len();
+        let all_seen = self.are_all_seen();
         let from = if covered > 0 { covered } else { claim.previous };
         let advanced = self.run(
             format!(
@@ -728,6 +779,15 @@ impl MysqlSink {
             };
             let unmark =
                 format!("UPDATE {TABLES} SET changing = 0 WHERE {} AND changing <> 0{but}", claim.ours());
+            self.run(&unmark, codes::TARGET_WRITE, &doing)?;
+        }
+        if self.beside && !self.changed.is_empty() {
+            let changed: Vec<String> = self.changed.iter().map(|t| sql::text(t)).collect();
+            let unmark = format!(
+                "UPDATE {TABLES} SET changing = 0 WHERE {} AND changing = {BESIDE} AND name IN ({})",
+                claim.ours(),
+                changed.join(", ")
+            );
             self.run(&unmark, codes::TARGET_WRITE, &doing)?;
         }
         let answer = self.run("COMMIT", codes::TARGET_WRITE, &doing);
@@ -772,7 +832,7 @@ impl Sink for MysqlSink {
         let between = read_between(link, job)
             .map_err(|e| errors.of(codes::TARGET_OPEN, "reading which tables are ours", &e))?;
         let resume = held.map(|held| held.resume(&self.options)).transpose()?;
-        (self.between, self.made_before) = between;
+        (self.between, self.made_before, self.noted) = between;
         self.inspected = Some((job.clone(), resume.is_some()));
         Ok(resume)
     }
@@ -817,7 +877,9 @@ impl Sink for MysqlSink {
             // a key that no index can hold is told before anything is written
             return create_table(table, &dialect).map(|_| ());
         };
-        found.check(table, &dialect)?;
+        let evolve = self.options.evolve;
+        let (link, errors) = self.link()?;
+        ddl::Change { link, errors, evolve }.widening(&found, table)?;
         let job = self.job();
         self.check_rows(&found, job.as_ref())
     }
@@ -868,7 +930,9 @@ impl Sink for MysqlSink {
         for statement in statements {
             link.run(&statement).map_err(|e| failed(&e))?;
         }
-        (self.between, self.made_before) = read_between(&mut link, job).map_err(|e| failed(&e))?;
+        self.beside = false;
+        (self.between, self.made_before, self.noted) =
+            read_between(&mut link, job).map_err(|e| failed(&e))?;
         self.left.clear();
         self.claim = Some(Claim { job: job.clone(), epoch, previous });
         self.link = Some(link);
@@ -887,15 +951,21 @@ impl Sink for MysqlSink {
         if between && found.is_none() {
             return Ok(());
         }
-        if let Some(found) = &found {
-            let (link, _) = self.link()?;
-            let dialect = link.dialect.clone();
-            match found.check(table, &dialect) {
+        if let Some(there) = &found {
+            // an ALTER would commit what is open: then what is there is only looked at
+            let evolve = self.options.evolve && !self.open.is && !between;
+            let (link, errors) = self.link()?;
+            let widening = match (ddl::Change { link, errors, evolve }).widening(there, table) {
                 // it has the shape behind the change that is to come again
                 Err(_) if between => return Ok(()),
-                fits => fits?,
+                widening => widening?,
+            };
+            self.check_rows(there, Some(&claim.job))?;
+            if let Some(sql) = widening {
+                let doing = format!("statement: {}", sql::clipped(&sql));
+                self.run(&sql, codes::TARGET_DDL, &doing)?;
+                found = self.look(&table.name)?;
             }
-            self.check_rows(found, Some(&claim.job))?;
         } else {
             self.make(table)?;
             found = self.look(&table.name)?;
@@ -948,6 +1018,27 @@ impl Sink for MysqlSink {
         result.inspect_err(|_| self.rollback())
     }
 
+    fn other_owner(
+        &mut self,
+        table: &Arc<TargetTable>,
+        tick: Tick,
+        keys: &[Row],
+        owners: &[&str],
+    ) -> Result<Option<(usize, String)>> {
+        self.prepare(table)?;
+        let result = self.begin().and_then(|()| {
+            if tick <= u64::try_from(self.open.covered).unwrap_or(0) {
+                return Ok(None);
+            }
+            // between two shapes: the write says so
+            let Some(writer) = self.writers.get(&table.name) else { return Ok(None) };
+            let errors = Errors(&self.options);
+            let Some(link) = &mut self.link else { return Err(not_claimed()) };
+            writer.other_owner(&mut Way { link, errors }, keys, owners)
+        });
+        result.inspect_err(|_| self.rollback())
+    }
+
     fn apply(&mut self, change: &TargetSchemaChange) -> Result<()> {
         for name in names(change) {
             self.check_name(name)?;
@@ -964,14 +1055,32 @@ impl Sink for MysqlSink {
         result.inspect_err(|_| self.rollback())
     }
 
+    fn leaves_out(&self, change: &TargetSchemaChange) -> Vec<String> {
+        let Some(dialect) = self.link.as_ref().map(|l| &l.dialect) else { return Vec::new() };
+        let (columns, comments) = brought(change);
+        let defaults = columns.into_iter().filter_map(|column| {
+            let declared = types::declared(&column.ty, dialect, false);
+            let why = default::carried(column, &declared.ty, dialect).err()?;
+            Some(no_default(column, &why))
+        });
+        let comments = comments
+            .into_iter()
+            .filter_map(|(column, comment)| Some(no_comment(column, default::odd_comment(comment)?)));
+        defaults.chain(comments).collect()
+    }
+
     fn commit(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
         match self.try_commit(tick, binding) {
             Ok(committed) => {
-                if self.seen.len() >= self.made.len() {
+                if self.are_all_seen() {
                     self.remove_strays();
                     self.between.clear();
+                    self.noted.clear();
                     self.made.clear();
+                } else if self.beside {
+                    self.between.retain(|table| !self.changed.contains(table));
                 }
+                self.beside = false;
                 self.seen.clear();
                 self.changed.clear();
                 if let Some(claim) = &mut self.claim {
@@ -993,6 +1102,7 @@ impl Sink for MysqlSink {
         }
         self.open = Open::default();
         self.seen.clear();
+        self.beside = false;
         // what was changed is between two shapes until it has come again
         let changed = std::mem::take(&mut self.changed);
         self.between.extend(changed);
@@ -1154,18 +1264,20 @@ fn read_progress(link: &mut Link, job: &JobIdentity, lock: bool) -> mysql_async:
     }))
 }
 
-/// The tables that a schema change has begun to change, and whose tick is not committed; and those of them that it has made.
+/// The tables that a schema change has begun to change, and whose tick is not committed; those of them that it has made; and
+/// those that are not beside what is noted.
 fn read_between(
     link: &mut Link,
     job: &JobIdentity,
-) -> mysql_async::Result<(HashSet<String>, HashSet<String>)> {
+) -> mysql_async::Result<(HashSet<String>, HashSet<String>, HashSet<String>)> {
     let sql = format!("SELECT name, changing FROM {TABLES} WHERE {} AND changing <> 0", ours(job));
     let rows = match link.texts(sql) {
         Err(mysql_async::Error::Server(e)) if e.code == 1146 => Vec::new(),
         rows => rows?,
     };
-    let made = rows.iter().filter(|r| r[1] == MADE.to_string()).map(|r| r[0].clone()).collect();
-    Ok((rows.into_iter().map(|r| r[0].clone()).collect(), made))
+    let of = |is: &dyn Fn(&str) -> bool| rows.iter().filter(|r| is(&r[1])).map(|r| r[0].clone()).collect();
+    let (made, beside) = (MADE.to_string(), BESIDE.to_string());
+    Ok((of(&|_| true), of(&|mark| *mark == made), of(&|mark| *mark != beside)))
 }
 
 /// Lists a table as written by us.
@@ -1254,6 +1366,8 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }
+        | TargetSchemaChange::AlterColumnDefault { table, .. }
+        | TargetSchemaChange::AlterComment { table, .. }
         | TargetSchemaChange::TruncateTable { table }
         | TargetSchemaChange::RemoveRows { table, .. }
         | TargetSchemaChange::DropTable { table } => vec![table],

@@ -72,6 +72,7 @@ mod write;
 
 pub use reader::SqliteReader;
 
+use crate::default::no_comment;
 use crate::registry::{path_option, word_option};
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
@@ -80,7 +81,7 @@ use cdc_core::connector::{
 use cdc_core::plan::SinkPlan;
 use cdc_core::position::Binding;
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, Row, codes};
 use error::{BUSY_SECONDS, Errors, needs_recovery};
 use look::{Found, create_table, owners};
 use rusqlite::config::DbConfig;
@@ -140,7 +141,7 @@ pub fn descriptor() -> ConnectorDescriptor {
                 kind: OptionKind::Choice(ON_EXISTING),
                 required: false,
                 default: Some("check"),
-                help: "a table that is there already: check it and refuse what does not fit; evolve is not built yet",
+                help: "a table that is there already: check it and refuse what does not fit; evolve: where it is empty add columns and widen types first",
                 not_yet: None,
             },
         ],
@@ -158,24 +159,20 @@ pub struct SqliteOptions {
     pub path: PathBuf,
     /// True: wait for the disk at each commit.
     pub durable: bool,
+    /// A table that is there, of another shape and empty, is changed where that loses nothing.
+    pub evolve: bool,
 }
 
 impl SqliteOptions {
     /// The options in a plan; `path` relative to `base`.
     ///
     /// # Errors
-    /// `MISSING_OPTION`, `OPTION_VALUE`, `OPTION_NOT_YET`.
+    /// `MISSING_OPTION`, `OPTION_VALUE`.
     pub fn from_plan(plan: &SinkPlan, base: &Path) -> Result<SqliteOptions> {
         let path = path_option(plan, base)?;
         let durable = word_option(plan, "synchronous", SYNCHRONOUS)? == "full";
-        if word_option(plan, "on_existing", ON_EXISTING)? == "evolve" {
-            return Err(Error::definite(
-                codes::OPTION_NOT_YET,
-                format!("sink \"{}\": on_existing = evolve is not built yet", plan.name),
-            )
-            .help("write on_existing = check, which shows what has to be changed"));
-        }
-        Ok(SqliteOptions { path, durable })
+        let evolve = word_option(plan, "on_existing", ON_EXISTING)? == "evolve";
+        Ok(SqliteOptions { path, durable, evolve })
     }
 }
 
@@ -230,6 +227,10 @@ impl SqliteSink {
 
     fn errors(&self) -> Errors<'_> {
         Errors(&self.options.path)
+    }
+
+    fn change<'a>(&'a self, db: &'a Connection) -> ddl::Change<'a> {
+        ddl::Change { db, errors: self.errors(), evolve: self.options.evolve }
     }
 
     /// Opens a transaction if none is open; true if it did. Stops if another run has claimed the target.
@@ -295,14 +296,17 @@ impl SqliteSink {
         result.inspect_err(|_| self.rollback())
     }
 
-    /// Makes the table if it is not there, and lists it as ours.
+    /// Makes the table if it is not there, or fit, and lists it as ours.
     fn establish(&mut self, table: &Arc<TargetTable>) -> Result<()> {
         let (db, claim) = self.claimed()?;
         let errors = self.errors();
-        if look(db, errors, &table.name)?.is_none() {
-            let sql = create_table(&table.name, table);
-            db.execute_batch(&sql)
-                .map_err(|e| errors.of(codes::TARGET_DDL, &format!("statement: {sql}"), &e))?;
+        match look(db, errors, &table.name)? {
+            Some(found) => self.change(db).fit(&found, table)?,
+            None => {
+                let sql = create_table(&table.name, table);
+                db.execute_batch(&sql)
+                    .map_err(|e| errors.of(codes::TARGET_DDL, &format!("statement: {sql}"), &e))?;
+            }
         }
         list(db, &claim.job, &table.name).map_err(|e| errors.of(codes::TARGET_DDL, "listing the table", &e))
     }
@@ -350,7 +354,7 @@ impl Sink for SqliteSink {
             },
         };
         let Some(found) = look(db, self.errors(), &table.name)? else { return Ok(()) };
-        found.check(table)?;
+        self.change(db).widening(&found, table)?;
         let job = match (&self.claim, &self.inspected) {
             (Some(claim), _) => Some(&claim.job),
             (None, Some((job, true))) => Some(job),
@@ -408,14 +412,15 @@ impl Sink for SqliteSink {
         let (db, claim) = self.claimed()?;
         let errors = self.errors();
         let mut found = look(db, errors, &table.name)?;
+        let mut widened = false;
         if let Some(found) = &found {
-            found.check(table)?;
+            widened = !self.change(db).widening(found, table)?.is_empty();
             check_rows(db, errors, found, Some(&claim.job))?;
         }
         let listed = owners(db, &table.name)
             .map_err(|e| errors.of(codes::TARGET_DDL, "reading which tables are ours", &e))?
             .contains(&(claim.job.pipeline.clone(), claim.job.sink.clone()));
-        if found.is_none() || !listed {
+        if found.is_none() || !listed || widened {
             self.within(|sink| sink.establish(table))?;
             let (db, _) = self.claimed()?;
             found = look(db, self.errors(), &table.name)?;
@@ -454,6 +459,29 @@ impl Sink for SqliteSink {
         result.inspect_err(|_| self.rollback())
     }
 
+    fn other_owner(
+        &mut self,
+        table: &Arc<TargetTable>,
+        tick: Tick,
+        keys: &[Row],
+        owners: &[&str],
+    ) -> Result<Option<(usize, String)>> {
+        self.prepare(table)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = self.begin().and_then(|_| {
+            if tick <= u64::try_from(self.covered.get()).unwrap_or(0) {
+                return Ok(None);
+            }
+            let (db, _) = self.claimed()?;
+            match self.writers.get(&table.name) {
+                Some(writer) => writer.other_owner(db, keys, owners, &mut scratch, self.errors()),
+                None => Err(Error::definite(codes::INTERNAL, "a table was not prepared")),
+            }
+        });
+        self.scratch = scratch;
+        result.inspect_err(|_| self.rollback())
+    }
+
     fn apply(&mut self, change: &TargetSchemaChange) -> Result<()> {
         for name in names(change) {
             check_name(name)?;
@@ -480,7 +508,7 @@ impl Sink for SqliteSink {
                     return Ok(());
                 }
             }
-            ddl::Change { db, errors: self.errors() }.apply(change)?;
+            self.change(db).apply(change)?;
             relist(db, &claim.job, change)
                 .map_err(|e| self.errors().of(codes::TARGET_DDL, "listing the table", &e))
         });
@@ -491,6 +519,21 @@ impl Sink for SqliteSink {
                 | TargetSchemaChange::DropTable { .. }
         );
         made.inspect_err(|_| self.rollback())
+    }
+
+    fn leaves_out(&self, change: &TargetSchemaChange) -> Vec<String> {
+        match change {
+            TargetSchemaChange::AlterColumnDefault { column, .. } if column.default.is_some() => {
+                vec![format!(
+                    "column \"{}\" of the target keeps its default: SQLite cannot alter it",
+                    column.name
+                )]
+            }
+            TargetSchemaChange::AlterComment { column, .. } => {
+                vec![no_comment(column.as_deref(), "SQLite has none")]
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn commit(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
@@ -725,6 +768,8 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }
+        | TargetSchemaChange::AlterColumnDefault { table, .. }
+        | TargetSchemaChange::AlterComment { table, .. }
         | TargetSchemaChange::TruncateTable { table }
         | TargetSchemaChange::RemoveRows { table, .. }
         | TargetSchemaChange::DropTable { table } => vec![table],

@@ -22,7 +22,7 @@ fn twice(sink: &mut dyn Sink, change: &Change) {
 }
 
 fn add(column: Column) -> Change {
-    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column }
+    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column, keeps_default: false }
 }
 
 fn rename(from: &str, to: &str) -> Change {
@@ -91,7 +91,10 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
             ""
         };
         let column = Column::new("flag", ty);
-        twice(&mut *sink, &Change::AddColumn { table: "orders".into(), column, implicit: true });
+        twice(
+            &mut *sink,
+            &Change::AddColumn { table: "orders".into(), column, implicit: true, keeps_default: false },
+        );
         assert_eq!(target.run("SELECT CONCAT(flag) FROM orders"), [reads, reads]);
         twice(&mut *sink, &Change::DropColumn { table: "orders".into(), column: "flag".into() });
     }
@@ -219,19 +222,6 @@ fn tables_are_made_truncated_renamed_and_dropped() {
         ["3"],
         "X is not x, whatever the column's collation says"
     );
-}
-
-#[test]
-fn what_is_about_the_rows_of_one_source_leaves_the_others() {
-    let server = start();
-    let target = Target::new(&server, "shards");
-    let mut sink = target.filled(&shards(), &shard_rows());
-    changes_of_one_shard(&mut *sink);
-    let rows = target.run(
-        "SELECT shard, id, IFNULL(note, '-'), IFNULL(copy, '-'), IFNULL(n, '-') FROM shards ORDER BY n, id",
-    );
-    let rows: Vec<String> = rows.iter().map(|r| r.replace('\t', "|")).collect();
-    assert_eq!(rows, SHARDS_AFTER);
 }
 
 #[test]
@@ -648,4 +638,163 @@ fn columns_that_no_row_has_room_for_become_texts() {
     sink.write(&upserts(&table, 3, &[row])).unwrap();
     sink.commit(3, &binding(3)).unwrap();
     assert_eq!(target.run("SELECT CHAR_LENGTH(a), CHAR_LENGTH(c) FROM orders WHERE id = 5"), ["12000|12000"]);
+}
+
+#[test]
+fn defaults_and_comments_are_those_of_the_source_as_far_as_they_mean_the_same() {
+    let server = start();
+    let target = Target::new(&server, "said");
+    let mut sink = target.claimed();
+    let wanted = table_with_defaults("all");
+    let names = |all: &[usize]| all.iter().map(|i| format!("c{i}")).collect::<Vec<_>>();
+    // (what is none anyway need not be told)
+    let is_null = |v: &Value<'_>| matches!(v, Value::Null);
+    let none: Vec<usize> =
+        (0..defaults().len()).filter(|i| is_null(&defaults()[*i].2) && defaults()[*i].1 != "NULL").collect();
+    sink.prepare(&wanted).unwrap();
+    let create = Change::CreateTable { table: wanted.clone() };
+    assert_eq!(left_out(&*sink, &create), names(&none));
+    target.run("INSERT INTO `all` (id) VALUES (1)");
+    // taken away, one by one, and set again, each twice
+    let alter = |i: usize, default: Option<&str>| {
+        let column = Column { default: default.map(str::to_owned), ..wanted.schema.columns[i + 1].clone() };
+        Change::AlterColumnDefault { table: "all".into(), column }
+    };
+    let comment = |column: Option<String>, comment: &str| Change::AlterComment {
+        table: "all".into(),
+        column,
+        comment: comment.into(),
+    };
+    for i in 0..defaults().len() {
+        twice(&mut *sink, &alter(i, None));
+        twice(&mut *sink, &comment(Some(format!("c{i}")), ""));
+    }
+    twice(&mut *sink, &comment(None, ""));
+    sink.commit(1, &binding(1)).unwrap();
+    target.run("INSERT INTO `all` (id) VALUES (2)");
+    assert_eq!(target.run(SAID), [""; 0]);
+    for (i, (_, default, _)) in defaults().into_iter().enumerate() {
+        twice(&mut *sink, &alter(i, Some(default)));
+        let told = if none.contains(&i) { names(&[i]) } else { Vec::new() };
+        assert_eq!(left_out(&*sink, &alter(i, Some(default))), told);
+        twice(&mut *sink, &comment(Some(format!("c{i}")), &format!("again '{i}'")));
+    }
+    twice(&mut *sink, &comment(None, "again"));
+    sink.commit(2, &binding(2)).unwrap();
+    target.run("INSERT INTO `all` (id) VALUES (3)");
+    let nothing = Row::pack(std::iter::once(Value::Int(2)).chain(defaults().iter().map(|_| Value::Null)));
+    target.equal(&wanted, &[row_of_defaults(1), nothing, row_of_defaults(3)]);
+    assert_eq!(target.run(SAID).len(), defaults().len() + 1);
+    // the comments of columns are where they were when their types change, and a default goes until it is set anew
+    twice(
+        &mut *sink,
+        &Change::AlterColumnType { table: "all".into(), column: "c0".into(), ty: bigint(false) },
+    );
+    twice(&mut *sink, &alter(0, Some("8")));
+    sink.commit(3, &binding(3)).unwrap();
+    target.run("INSERT INTO `all` (id) VALUES (4)");
+    assert_eq!(target.run("SELECT c0 FROM `all` WHERE id = 4"), ["8"]);
+    assert_eq!(target.run(SAID).len(), defaults().len() + 1);
+}
+
+/// What has a comment in a database.
+const SAID: &str = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND COLUMN_COMMENT <> '' AND TABLE_NAME = 'all' \
+     UNION ALL SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_COMMENT <> '' AND TABLE_NAME = 'all'";
+
+/// A column is added to rows with a value that is not to stay its default: two statements, and a crash between them.
+#[test]
+fn a_default_that_was_only_for_the_rows_goes() {
+    let server = start();
+    let target = Target::new(&server, "only_rows");
+    let mut sink = filled(&target);
+    let has_default = || {
+        let shown = target.run("SHOW CREATE TABLE orders").join(" ");
+        shown.contains("DEFAULT 7")
+            || shown.contains("DEFAULT '7'")
+            || shown.contains("DEFAULT '0'")
+            || shown.contains("DEFAULT 0")
+    };
+    let column = with_default(int(), "7");
+    for (change, reads) in [
+        (add(column.clone()), "7"),
+        (
+            Change::AddColumn {
+                table: "orders".into(),
+                column: Column::new("flag", int()),
+                implicit: true,
+                keeps_default: false,
+            },
+            "0",
+        ),
+    ] {
+        sink.apply(&change).unwrap();
+        assert!(!has_default());
+        sink.rollback();
+        // the first statement is made, and the second is not
+        target.run(&format!("ALTER TABLE orders ALTER COLUMN flag SET DEFAULT {reads}"));
+        twice(&mut *sink, &change);
+        assert!(!has_default());
+        assert_eq!(target.run("SELECT flag FROM orders"), [reads, reads]);
+        twice(&mut *sink, &Change::DropColumn { table: "orders".into(), column: "flag".into() });
+    }
+    let stays = Change::AddColumn { table: "orders".into(), column, implicit: true, keeps_default: true };
+    twice(&mut *sink, &stays);
+    assert!(has_default());
+}
+
+/// A tick is half made, and after the crash a table is taken in in front of it: names that change hands do so once.
+#[test]
+fn a_table_that_is_taken_in_comes_in_front_of_a_tick_that_is_half_made() {
+    let server = start();
+    let columns =
+        vec![Column::new("id", int()).not_null(), Column::new("a", int()), Column::new("b", bigint(false))];
+    let names = table("names", columns, &[0]);
+    let swap = [("a", "aside"), ("b", "a"), ("aside", "b")].map(|(from, to)| Change::RenameColumn {
+        table: "names".into(),
+        from: from.into(),
+        to: to.into(),
+    });
+    let taken_in = |column: &str| {
+        let columns = vec![Column::new("id", int()).not_null(), Column::new(column, int())];
+        let other = table("other", columns, &[0]);
+        [
+            Change::DropTable { table: "other".into() },
+            Change::CreateTable { table: other.clone() },
+            Change::RemoveRows {
+                table: "other".into(),
+                source: other.schema.id.clone(),
+                only: Vec::new(),
+                again: true,
+            },
+        ]
+    };
+    for made in 1..=3 {
+        let target = Target::new(&server, &format!("beside_{made}"));
+        let row = Row::pack([Value::Int(1), Value::Int(2), Value::Int(3)]);
+        let mut sink = target.filled(&names, &[row]);
+        swap[..made].iter().for_each(|change| sink.apply(change).unwrap());
+        // (one that is left in the middle, and then has another shape)
+        for (column, ends) in [("before", false), ("now", true)] {
+            sink = target.sink();
+            sink.inspect(&job("run 2")).unwrap();
+            sink.claim(&job("run 2")).unwrap();
+            sink.prepare(&names).unwrap();
+            taken_in(column).iter().for_each(|change| sink.apply(change).unwrap());
+            if ends {
+                sink.commit(2, &binding(2)).unwrap();
+            }
+        }
+        let listed = |sql: &str| target.run(&format!("SELECT name FROM _cdc_tables WHERE changing {sql}"));
+        assert_eq!((listed("= 1"), listed("= 0")), (vec!["names".to_owned()], vec!["other".to_owned()]));
+        swap.iter().for_each(|change| sink.apply(change).unwrap());
+        sink.commit(3, &binding(3)).unwrap();
+        assert_eq!(
+            shape(&target, "names").iter().map(|c| c.replace("(20)", "")).collect::<Vec<_>>(),
+            ["id|int", "b|int", "a|bigint"]
+        );
+        assert_eq!(target.run("SELECT b, a FROM names"), ["2|3"]);
+        assert_eq!(shape(&target, "other"), ["id|int", "now|int"]);
+        assert!(listed("<> 0").is_empty());
+        assert_eq!(target.run("SELECT changes FROM _cdc_progress"), [""]);
+    }
 }

@@ -32,7 +32,7 @@ fn twice(sink: &mut dyn Sink, change: &Change) {
 }
 
 fn add(column: Column) -> Change {
-    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column }
+    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column, keeps_default: false }
 }
 
 fn with_default(ty: ColumnType, default: &str) -> Column {
@@ -95,7 +95,8 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
     // NOT NULL without a default reads the implicit one; in mode lenient the column may hold NULL at the target, and
     // the rows read the source's default all the same.
     for column in [Column::new("flag", int()).not_null(), Column::new("flag", int())] {
-        let change = Change::AddColumn { table: "orders".into(), implicit: true, column };
+        let change =
+            Change::AddColumn { table: "orders".into(), implicit: true, column, keeps_default: false };
         twice(&mut *sink, &change);
         sink.commit(tick, &binding(tick)).unwrap();
         assert_eq!(case.sql("SELECT flag FROM orders"), ["0", "0"]);
@@ -119,14 +120,6 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
         sink.commit(2, &binding(2)).unwrap();
         assert_eq!(case.shape("orders").len(), 3);
     }
-}
-
-#[test]
-fn what_is_about_the_rows_of_one_source_leaves_the_others() {
-    let target = Target::start();
-    let (case, mut sink) = filled_with(&target, &shards(), &shard_rows());
-    changes_of_one_shard(&mut *sink);
-    assert_eq!(case.sql("SELECT shard, id, note, copy, n FROM shards ORDER BY n, id"), SHARDS_AFTER);
 }
 
 #[test]
@@ -443,3 +436,64 @@ fn a_key_changes_with_the_rows_as_they_are() {
     sink.commit(tick, &binding(1)).unwrap();
     assert_eq!(key(&case), ["id true"]);
 }
+
+#[test]
+fn defaults_and_comments_are_those_of_the_source_as_far_as_they_mean_the_same() {
+    let target = Target::start();
+    let case = target.case();
+    let mut sink = case.claimed();
+    let wanted = table_with_defaults("all");
+    let names = |all: &[usize]| all.iter().map(|i| format!("c{i}")).collect::<Vec<_>>();
+    // (what is none anyway need not be told)
+    let is_null = |v: &Value<'_>| matches!(v, Value::Null);
+    let none: Vec<usize> =
+        (0..defaults().len()).filter(|i| is_null(&defaults()[*i].2) && defaults()[*i].1 != "NULL").collect();
+    sink.prepare(&wanted).unwrap();
+    sink.commit(1, &binding(1)).unwrap();
+    let create = Change::CreateTable { table: wanted.clone() };
+    assert_eq!(left_out(&*sink, &create), names(&none));
+    case.sql("INSERT INTO \"all\" (id) VALUES (1)");
+    // taken away, one by one, and set again, each twice
+    let alter = |i: usize, default: Option<&str>| {
+        let column = Column { default: default.map(str::to_owned), ..wanted.schema.columns[i + 1].clone() };
+        Change::AlterColumnDefault { table: "all".into(), column }
+    };
+    let comment = |column: Option<String>, comment: &str| Change::AlterComment {
+        table: "all".into(),
+        column,
+        comment: comment.into(),
+    };
+    for i in 0..defaults().len() {
+        twice(&mut *sink, &alter(i, None));
+        twice(&mut *sink, &comment(Some(format!("c{i}")), ""));
+    }
+    twice(&mut *sink, &comment(None, ""));
+    sink.commit(2, &binding(2)).unwrap();
+    case.sql("INSERT INTO \"all\" (id) VALUES (2)");
+    assert_eq!(case.sql(SAID), [""; 0]);
+    for (i, (_, default, _)) in defaults().into_iter().enumerate() {
+        twice(&mut *sink, &alter(i, Some(default)));
+        let told = if none.contains(&i) { names(&[i]) } else { Vec::new() };
+        assert_eq!(left_out(&*sink, &alter(i, Some(default))), told);
+        twice(&mut *sink, &comment(Some(format!("c{i}")), &format!("again '{i}'")));
+    }
+    twice(&mut *sink, &comment(None, "again"));
+    sink.commit(3, &binding(3)).unwrap();
+    case.sql("INSERT INTO \"all\" (id) VALUES (3)");
+    let nothing = Row::pack(std::iter::once(Value::Int(2)).chain(defaults().iter().map(|_| Value::Null)));
+    case.equal(&wanted, &[row_of_defaults(1), nothing, row_of_defaults(3)]);
+    assert_eq!(case.sql(SAID).len(), defaults().len() + 1);
+    // the comments of columns are where they were when their types change, and a default goes until it is set anew
+    twice(
+        &mut *sink,
+        &Change::AlterColumnType { table: "all".into(), column: "c0".into(), ty: bigint(false) },
+    );
+    twice(&mut *sink, &alter(0, Some("8")));
+    sink.commit(4, &binding(4)).unwrap();
+    case.sql("INSERT INTO \"all\" (id) VALUES (4)");
+    assert_eq!(case.sql("SELECT c0 FROM \"all\" WHERE id = 4"), ["8"]);
+    assert_eq!(case.sql(SAID).len(), defaults().len() + 1);
+}
+
+/// What has a comment.
+const SAID: &str = "SELECT objsubid::text FROM pg_description WHERE objoid = '\"all\"'::regclass";

@@ -2,10 +2,8 @@
 
 mod common;
 
-use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable};
-use cdc_core::event::Op;
+use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetSchemaChange, TargetTable};
 use cdc_core::schema::Column;
-use cdc_core::value::Value;
 use cdc_core::{Error, Row, codes};
 use cdc_testkit::certs;
 use cdc_testkit::proxy::Proxy;
@@ -42,129 +40,10 @@ fn log() -> Arc<TargetTable> {
     table("log", vec![Column::new("line", varchar())], &[])
 }
 
-/// Of a table without key: this row more or less.
-fn line(tick: u64, op: TargetOp, text_: &str) -> TargetChange {
-    let row = Row::pack([text(text_)]);
-    TargetChange {
-        tick,
-        ordinal: 0,
-        op,
-        source_op: if op == TargetOp::Delete { Op::Delete } else { Op::Insert },
-        key: row.clone(),
-        row: (op == TargetOp::Upsert).then(|| row.clone()),
-        before: None,
-        origin: 0,
-    }
-}
-
-/// Counts what is written to `orders`.
-const COUNTING: &str = "
-    CREATE TABLE writes (id int, what text);
-    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO writes VALUES (coalesce(new.id, old.id), tg_op); RETURN NULL; END $$;
-    ALTER FUNCTION note() SET search_path FROM CURRENT;
-    CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON orders FOR EACH ROW EXECUTE FUNCTION note()";
-
-/// Tick t: order t comes, order t - 1 goes, and the line "x" is there once more, t - 1 goes, t comes.
-fn tick(t: u64) -> Vec<TargetBatch> {
-    let gone = delete(t, Row::pack([Value::Int(t as i64 - 1)]));
-    let came = upsert(&orders(), t, &order(t as i64, "came"));
-    let (before, now) = (format!("{}", t - 1), format!("{t}"));
-    let mut lines = vec![line(t, TargetOp::Upsert, "x"), line(t, TargetOp::Upsert, &now)];
-    if t > 1 {
-        lines.insert(0, line(t, TargetOp::Delete, &before));
-    }
-    vec![batch(&orders(), vec![gone, came]), batch(&log(), lines)]
-}
-
-#[track_caller]
-fn all_once(case: &Case<'_>, t: u64) {
-    assert_eq!(case.sql("SELECT id, note FROM orders"), [format!("{t}|came")]);
-    let lines = case.sql("SELECT line, count(*) FROM log GROUP BY 1 ORDER BY 2, 1 DESC");
-    assert_eq!(
-        lines,
-        if t == 1 { vec!["x|1".to_owned(), "1|1".into()] } else { vec![format!("{t}|1"), format!("x|{t}")] }
-    );
-    let wrong = case.sql("SELECT id, what, count(*) FROM writes GROUP BY 1, 2 HAVING count(*) > 1");
-    assert!(wrong.is_empty(), "written more than once: {wrong:?}");
-    assert_eq!(case.sql("SELECT count(*) FROM writes"), [format!("{}", 2 * t - 1)]);
-    assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), [t.to_string()]);
-}
-
-/// The connection is cut behind each byte of the answers to a transaction: before it begins, between its statements, in
-/// the answer to COMMIT.
-#[test]
-fn a_connection_cut_at_any_byte_loses_and_doubles_nothing() {
-    let target = Target::start();
-    let proxy = Proxy::start(target.server.port()).unwrap();
-    let case = target.case().through(proxy.port());
-    let mut sink = case.claimed();
-    commit(&mut *sink, 1, &[batch(&orders(), vec![]), batch(&log(), vec![])]);
-    case.sql(COUNTING);
-    commit(&mut *sink, 2, &[batch(&log(), vec![line(2, TargetOp::Upsert, "2")])]);
-    for t in 3..=4 {
-        assert!(commit(&mut *sink, t, &tick(t)).is_empty());
-    }
-    let before = proxy.bytes_from_server();
-    assert!(commit(&mut *sink, 5, &tick(5)).is_empty());
-    let bytes = (proxy.bytes_from_server() - before) as u32;
-    let (mut t, mut cuts, mut lost) = (5, 0, 0);
-    // the ends of the answers, where COMMIT's is, byte by byte
-    let steps = (0..bytes - 40).step_by(11).chain(bytes - 40..=bytes);
-    for byte in steps {
-        t += 1;
-        proxy.cut_after(byte);
-        let errors = commit(&mut *sink, t, &tick(t));
-        cuts += usize::from(!errors.is_empty());
-        lost += usize::from(errors.is_empty() && byte < bytes);
-    }
-    assert!(cuts > 20, "only {cuts} of the cuts were felt");
-    // the answer to COMMIT was lost, and it was found out at once
-    assert!(lost > 0, "no answer to COMMIT was lost");
-    proxy.cut_after(u32::MAX);
-    let ids = case.sql("SELECT id, note FROM orders");
-    assert_eq!(ids, [format!("{t}|came")]);
-    let wrong = case.sql("SELECT id, what, count(*) FROM writes GROUP BY 1, 2 HAVING count(*) > 1");
-    assert!(wrong.is_empty(), "written more than once: {wrong:?}");
-    assert_eq!(
-        case.sql("SELECT line, count(*) FROM log GROUP BY 1 ORDER BY 2, 1"),
-        [format!("{t}|1"), format!("x|{}", t - 2)]
-    );
-    assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), [t.to_string()]);
-}
-
-/// The server cannot be reached when the answer is lost: the committer replays, and is told that it is done.
-#[test]
-fn a_lost_answer_to_commit_is_found_out_later_too() {
-    let target = Target::start();
-    let proxy = Proxy::start(target.server.port()).unwrap();
-    let case = target.case().through(proxy.port());
-    let mut sink = case.claimed();
-    commit(&mut *sink, 1, &tick(1));
-    case.sql(COUNTING);
-    case.sql("INSERT INTO writes VALUES (1, 'INSERT')");
-    commit(&mut *sink, 2, &tick(2));
-    let before = proxy.bytes_from_server();
-    commit(&mut *sink, 3, &tick(3));
-    let bytes = (proxy.bytes_from_server() - before) as u32;
-    // inside the last message, which says that the transaction has ended
-    proxy.cut_after(bytes - 3);
-    let batches = tick(4);
-    batches.iter().for_each(|b| {
-        sink.prepare(&b.table).unwrap();
-        sink.write(b).unwrap();
-    });
-    proxy.refuse(true);
-    let error = sink.commit(4, &binding(4)).unwrap_err();
-    assert!(error.is_transient(), "{error}");
-    assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), ["4"]);
-    sink.rollback();
-    refused(sink.commit(4, &binding(4)), codes::TARGET_OPEN, &["cannot be reached"]);
-    proxy.refuse(false);
-    assert!(commit(&mut *sink, 4, &batches).is_empty());
-    all_once(&case, 4);
-    assert!(commit(&mut *sink, 5, &tick(5)).is_empty());
-    all_once(&case, 5);
+/// Of a table without key: one more row.
+fn plus(tick: u64, line: &str) -> TargetChange {
+    let row = Row::pack([text(line)]);
+    TargetChange { key: row.clone(), ..upsert(&log(), tick, &row) }
 }
 
 /// A session that nobody drives any more is ended: its locks are not waited for.
@@ -203,47 +82,7 @@ fn target_case_direct<'a>(case: &Case<'a>) -> Case<'a> {
 }
 
 #[test]
-fn a_server_that_restarts_or_crashes_is_waited_for() {
-    let mut target = Target::start();
-    let schema = {
-        let case = target.case();
-        let mut sink = case.claimed();
-        commit(&mut *sink, 1, &tick(1));
-        case.schema.clone()
-    };
-    let mut sink = Case::of(&target.server, &schema).sink();
-    sink.claim(&job("run 2")).unwrap();
-    for (t, crash) in [(2, false), (3, true)] {
-        for b in tick(t) {
-            sink.prepare(&b.table).unwrap();
-            sink.write(&b).unwrap();
-        }
-        if crash {
-            target.server.kill().unwrap();
-        } else {
-            target.server.stop().unwrap();
-        }
-        let error = sink.commit(t, &binding(t)).unwrap_err();
-        assert!(error.is_transient(), "{error}");
-        sink.rollback();
-        let error = refused(sink.commit(t, &binding(t)), codes::TARGET_OPEN, &["cannot be reached", "help:"]);
-        assert!(error.is_transient());
-        let server = &mut target.server;
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(Duration::from_millis(300));
-                server.restart().unwrap();
-            });
-            assert!(!commit(&mut *sink, t, &tick(t)).is_empty());
-        });
-    }
-    let case = Case::of(&target.server, &schema);
-    assert_eq!(case.sql("SELECT id FROM orders"), ["3"]);
-    assert_eq!(case.sql("SELECT line, count(*) FROM log GROUP BY 1 ORDER BY 2"), ["3|1", "x|3"]);
-}
-
-#[test]
-fn a_target_that_is_locked_deadlocked_read_only_or_full_is_tried_again() {
+fn a_deadlock_is_tried_again() {
     // looked for once, so long after a wait has begun: theirs has begun by then
     let target = Target::with(PostgresOptions::default().with("deadlock_timeout=3s"));
     let case = target.case();
@@ -280,64 +119,6 @@ fn a_target_that_is_locked_deadlocked_read_only_or_full_is_tried_again() {
     assert_eq!(error.code(), codes::TARGET_BUSY, "{error}");
     assert!(error.to_string().contains("deadlock"), "{error}");
     assert_eq!(case.sql("SELECT note FROM orders UNION ALL SELECT note FROM other"), ["x", "2"]);
-
-    // a lock
-    let mut plan = case.plan();
-    plan.options.0.insert("lock_timeout".into(), cdc_core::plan::OptionValue::Duration(1000));
-    let mut sink = cdc_sinks::open(&plan, std::path::Path::new(".")).unwrap();
-    sink.claim(&job("run 2")).unwrap();
-    let held = thread::scope(|scope| {
-        let theirs = scope.spawn(|| case.sql("BEGIN; LOCK TABLE other; SELECT pg_sleep(3); COMMIT"));
-        locked("AccessExclusiveLock");
-        let errors = commit(&mut *sink, 3, &both(3));
-        theirs.join().unwrap();
-        errors
-    });
-    let error = &held[0];
-    assert_eq!(error.code(), codes::TARGET_BUSY, "{error}");
-    assert!(error.to_string().contains("pg_blocking_pids"), "{error}");
-
-    // read-only, and again not
-    let set = |on: &str| {
-        target
-            .server
-            .sql_as(
-                "postgres",
-                "template1",
-                &format!("ALTER SYSTEM SET default_transaction_read_only = {on}"),
-            )
-            .unwrap();
-        target.server.sql_as("postgres", "template1", "SELECT pg_reload_conf()").unwrap();
-        thread::sleep(Duration::from_millis(100));
-    };
-    set("on");
-    let result = both(4).iter().try_for_each(|b| sink.write(b)).and_then(|()| sink.commit(4, &binding(4)));
-    let error = refused(result, codes::TARGET_WRITE, &["read-only", "help:"]);
-    assert!(error.is_transient());
-    sink.rollback();
-    target
-        .server
-        .admin("SET default_transaction_read_only = off; ALTER SYSTEM RESET default_transaction_read_only")
-        .unwrap();
-    target.server.admin("SELECT pg_reload_conf()").unwrap();
-    commit(&mut *sink, 4, &both(4));
-
-    // what the server says when its disk is full, said by a trigger
-    case.sql(
-        "CREATE TABLE full_now (yes bool); INSERT INTO full_now VALUES (true);
-         CREATE FUNCTION full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-             IF (SELECT yes FROM full_now) THEN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'; END IF;
-             RETURN new; END $$;
-         ALTER FUNCTION full() SET search_path FROM CURRENT;
-         CREATE TRIGGER t BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION full()",
-    );
-    let result = both(5).iter().try_for_each(|b| sink.write(b)).and_then(|()| sink.commit(5, &binding(5)));
-    let error = refused(result, codes::TARGET_WRITE, &["disk is full", "make room"]);
-    assert!(error.is_transient());
-    sink.rollback();
-    case.sql("UPDATE full_now SET yes = false");
-    assert!(commit(&mut *sink, 5, &both(5)).is_empty());
-    assert_eq!(case.sql("SELECT note FROM orders UNION ALL SELECT note FROM other"), ["x", "5"]);
 }
 
 #[test]
@@ -409,6 +190,7 @@ fn what_cannot_succeed_says_what_to_do() {
         table: "orders".into(),
         column: Column::new("x", int()),
         implicit: false,
+        keeps_default: false,
     };
     refused(sink.apply(&add), codes::TARGET_DDL, &["must be owner", "OWNER TO"]);
 
@@ -416,7 +198,7 @@ fn what_cannot_succeed_says_what_to_do() {
     for (name, value, code) in [
         ("tls", "sometimes", codes::OPTION_VALUE),
         ("nul", "perhaps", codes::OPTION_VALUE),
-        ("on_existing", "evolve", codes::OPTION_NOT_YET),
+        ("on_existing", "mend", codes::OPTION_VALUE),
         ("tls_ca", "ca.pem", codes::OPTION_VALUE),
         ("tls", "verify-ca", codes::MISSING_OPTION),
         ("schema", "", codes::OPTION_VALUE),
@@ -495,52 +277,6 @@ fn a_secure_connection_is_made_as_it_is_asked_for() {
     }
 }
 
-/// Run as a process of its own, to be killed: tick t is that of [`tick`].
-#[test]
-#[ignore = "run by a_process_killed_at_any_instant_leaves_whole_ticks"]
-fn victim() {
-    let Ok(plan) = std::env::var("CDC_SINKS_VICTIM") else { return };
-    let (port, schema) = plan.split_once(' ').unwrap();
-    let url = format!("postgres://127.0.0.1:{port}/dw");
-    let options = [("url", &*url), ("user", "cdc"), ("schema", schema), ("password", "cdc")];
-    let mut sink = cdc_sinks::open(&common::plan("postgres", &options), std::path::Path::new(".")).unwrap();
-    let resume = sink.inspect(&job("victim")).unwrap();
-    sink.claim(&job("victim")).unwrap();
-    for t in resume.map_or(0, |r| r.tick) + 1.. {
-        commit(&mut *sink, t, &tick(t));
-    }
-}
-
-#[test]
-fn a_process_killed_at_any_instant_leaves_whole_ticks() {
-    let target = Target::start();
-    let case = target.case();
-    case.claimed().prepare(&orders()).unwrap();
-    case.sql(COUNTING);
-    let mut last = 0;
-    for round in 0..10u64 {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "victim"])
-            .env("CDC_SINKS_VICTIM", format!("{} {}", target.server.port(), case.schema))
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        thread::sleep(Duration::from_millis(80 + round * 37 % 200));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let mut next = case.sink();
-        // whatever the server still does for the dead one ends before this
-        next.claim(&job("next")).unwrap();
-        let resume = next.inspect(&job("next")).unwrap().unwrap();
-        assert!(resume.tick >= last);
-        last = resume.tick;
-        if last > 0 {
-            all_once(&case, last);
-        }
-    }
-    assert!(last > 20, "the rounds committed {last} ticks only");
-}
-
 /// A sink that is patient for less than a second.
 fn impatient(case: &Case<'_>) -> Box<dyn Sink> {
     let mut plan = case.plan();
@@ -557,7 +293,7 @@ fn impatient(case: &Case<'_>) -> Box<dyn Sink> {
 fn both(tick: u64) -> [TargetBatch; 2] {
     [
         upserts(&orders(), tick, &[order(tick as i64, "a")]),
-        batch(&log(), vec![line(tick, TargetOp::Upsert, &format!("line {tick}"))]),
+        batch(&log(), vec![plus(tick, &format!("line {tick}"))]),
     ]
 }
 
@@ -641,4 +377,69 @@ fn a_server_that_hangs_is_given_up_and_one_that_is_at_work_is_waited_for() {
         assert!(began.elapsed() > Duration::from_millis(1200), "{:?}", began.elapsed());
     });
     both_once(&case, 3);
+}
+
+#[test]
+fn a_client_shows_its_certificate() {
+    let folder = tempdir().unwrap();
+    let ours = certs::Certs::make(folder.path().join("ours")).unwrap();
+    let others = certs::Certs::make(folder.path().join("others")).unwrap();
+    ours.client("late", true).unwrap();
+    let mut target = Target::start();
+    let schema = target.case().schema;
+    target.server.admin("CREATE ROLE client LOGIN; GRANT pg_read_all_data TO client").unwrap();
+    for (file, part) in [("s.crt", "server-cert.pem"), ("s.key", "server-key.pem"), ("ca.crt", "ca.pem")] {
+        target.server.put(file, &std::fs::read(ours.path(part)).unwrap()).unwrap();
+    }
+    // one account with password and certificate, one whose certificate names it and is all it needs
+    let rules = "local all all trust\n\
+                 hostssl all cdc 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n\
+                 hostssl all client 127.0.0.1/32 cert\n";
+    target.server.put("pg_hba.conf", rules.as_bytes()).unwrap();
+    *target.server.options_mut() = PostgresOptions::default()
+        .with("ssl=on")
+        .with("ssl_cert_file=s.crt")
+        .with("ssl_key_file=s.key")
+        .with("ssl_ca_file=ca.crt");
+    target.server.restart().unwrap();
+    let path = |certs: &certs::Certs, file: &str| certs.path(file).to_str().unwrap().to_owned();
+    let open = |options: &[(&'static str, &str)]| {
+        let case = options
+            .iter()
+            .fold(Case::of(&target.server, &schema).with("tls", "verify-identity"), |case, (name, value)| {
+                case.with(name, value)
+            })
+            .with("tls_ca", &path(&ours, "ca.pem"));
+        case.try_sink().and_then(|mut sink| sink.inspect(&job("run"))).map(|_| ())
+    };
+    let (cert, key) = (path(&ours, "client-cert.pem"), path(&ours, "client-key.pem"));
+    let shown = [("tls_cert", &*cert), ("tls_key", &*key)];
+    open(&shown).unwrap();
+    open(&[shown[0], shown[1], ("user", "client"), ("password", "")]).unwrap();
+    // nothing is shown, and what is shown does not do
+    refused(open(&[]), codes::ACCESS_DENIED, &["certificate", "tls_cert"]);
+    let theirs = (path(&others, "client-cert.pem"), path(&others, "client-key.pem"));
+    let late = (path(&ours, "late-cert.pem"), path(&ours, "late-key.pem"));
+    for (cert, key) in [&theirs, &late] {
+        let error = open(&[("tls_cert", cert), ("tls_key", key)]).unwrap_err();
+        refused(Err::<(), _>(error), codes::TLS_FAILED, &["tls_cert"]);
+    }
+    // files that are none
+    refused(
+        open(&[shown[0], ("tls_key", &theirs.1)]),
+        codes::TLS_FAILED,
+        &["option \"tls_key\"", "not the key"],
+    );
+    refused(open(&[("tls_cert", &key), ("tls_key", &key)]), codes::TLS_FAILED, &["holds no certificate"]);
+    refused(
+        open(&[("tls_cert", &cert), ("tls_key", &cert)]),
+        codes::TLS_FAILED,
+        &["option \"tls_key\"", "private key"],
+    );
+    refused(open(&[shown[0], ("tls_key", "no such file")]), codes::FILE_UNREADABLE, &["tls_key"]);
+    refused(open(&[shown[0]]), codes::MISSING_OPTION, &["tls_key"]);
+    let plain = [("tls", "disabled"), shown[0], shown[1]]
+        .iter()
+        .fold(Case::of(&target.server, &schema), |case, (name, value)| case.with(name, value));
+    refused(plain.try_sink().map(|_| ()), codes::OPTION_VALUE, &["tls = disabled"]);
 }

@@ -2,12 +2,12 @@
 
 mod common;
 
-use cdc_core::connector::{Sink, TargetChange, TargetOp, TargetSchemaChange, TargetTable};
+use cdc_core::connector::{Sink, TargetChange, TargetOp, TargetTable};
 use cdc_core::event::Op;
-use cdc_core::schema::{Column, ColumnType, TableId};
+use cdc_core::schema::{Column, ColumnType};
 use cdc_core::value::Value;
 use cdc_core::{Row, codes};
-use common::postgres::{Case, Target};
+use common::postgres::Target;
 use common::*;
 use std::sync::Arc;
 
@@ -47,66 +47,6 @@ fn write(sink: &mut dyn Sink, table: &Arc<TargetTable>, tick: u64, changes: Vec<
     sink.prepare(table).unwrap();
     sink.write(&batch(table, changes)).unwrap();
     sink.commit(tick, &binding(tick)).unwrap();
-}
-
-fn lines(case: &Case<'_>) -> Vec<String> {
-    case.sql("SELECT line, n, x, COUNT(*) FROM log GROUP BY 1, 2, 3, x::text ORDER BY 1 NULLS FIRST, 2, 3, x::text")
-}
-
-fn equal_rows_are_kept_as_many_times_and_one_goes_at_a_time(target: &Target) {
-    let case = target.case();
-    let (table, mut sink) = (log(), case.claimed());
-    let (a, upper, null) = (line(text("a"), 1, 1.0), line(text("A"), 1, 1.0), line(Value::Null, 1, 1.0));
-    let all = [&a, &a, &a, &upper, &null, &null];
-    write(&mut *sink, &table, 1, all.map(|row| plus(1, row)).to_vec());
-    assert_eq!(lines(&case), ["NULL|1|1|2", "A|1|1|1", "a|1|1|3"]);
-    write(&mut *sink, &table, 2, vec![minus(2, &a), minus(2, &null)]);
-    assert_eq!(lines(&case), ["NULL|1|1|1", "A|1|1|1", "a|1|1|2"]);
-    // more than a few: the table is read once for all of them
-    let many: Vec<Row> = (0..50).map(|i| line(text("b"), i % 25, 1.0)).collect();
-    write(&mut *sink, &table, 3, many.iter().map(|row| plus(3, row)).collect());
-    write(&mut *sink, &table, 4, many.iter().take(40).map(|row| minus(4, row)).collect());
-    assert_eq!(case.sql("SELECT n FROM log WHERE line = 'b' ORDER BY n").len(), 10);
-    assert_eq!(case.sql("SELECT DISTINCT n FROM log WHERE line = 'b' ORDER BY n").len(), 10);
-}
-
-fn the_two_zeros_and_other_spellings_are_other_rows(target: &Target) {
-    let case = target.case();
-    let (table, mut sink) = (log(), case.claimed());
-    for (tick, count) in [(1, 1), (10, 9)] {
-        // by few and by many
-        let zeros: Vec<Row> = (0..count).map(|_| line(text("z"), 0, 0.0)).collect();
-        let minus_zeros: Vec<Row> = (0..count).map(|_| line(text("z"), 0, -0.0)).collect();
-        let both = zeros.iter().chain(&minus_zeros);
-        write(&mut *sink, &table, tick, both.map(|row| plus(tick, row)).collect());
-        write(&mut *sink, &table, tick + 1, minus_zeros.iter().map(|row| minus(tick + 1, row)).collect());
-        let left = case.sql("SELECT DISTINCT x::text FROM log");
-        assert_eq!(left, ["0"], "by {count}");
-        write(&mut *sink, &table, tick + 2, zeros.iter().map(|row| minus(tick + 2, row)).collect());
-        assert!(lines(&case).is_empty());
-    }
-}
-
-fn a_row_that_is_not_there_is_an_error_and_nothing_is_written(target: &Target) {
-    let case = target.case();
-    let (table, mut sink) = (log(), case.claimed());
-    let row = |n: i64| line(text("a"), n, 1.5);
-    write(&mut *sink, &table, 1, (0..9).map(|n| plus(1, &row(n))).collect());
-    let before = lines(&case);
-    let words = ["\"log\"", "(\"a\", 9, 1.5)", "cdc verify"];
-    let mut attempt = |changes| {
-        sink.prepare(&table)
-            .and_then(|()| sink.write(&batch(&table, changes)))
-            .and_then(|()| sink.commit(2, &binding(2)))
-    };
-    refused(attempt(vec![plus(2, &row(0)), minus(2, &row(9))]), codes::TARGET_ROW_MISSING, &words);
-    let many = (0..10).map(|n| minus(2, &row(n))).collect();
-    refused(attempt(many), codes::TARGET_ROW_MISSING, &words);
-    // one too many of those that are there
-    let twice = vec![minus(2, &row(3)), minus(2, &row(3))];
-    refused(attempt(twice), codes::TARGET_ROW_MISSING, &["(\"a\", 3, 1.5)"]);
-    assert_eq!(lines(&case), before);
-    assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), ["1"]);
 }
 
 fn an_existing_table_must_be_able_to_hold_equal_rows(target: &Target) {
@@ -162,183 +102,10 @@ fn an_index_and_a_collation_of_the_users_change_nothing_but_speed(target: &Targe
     assert_eq!(case.sql("SELECT j FROM json"), ["{ }"]);
 }
 
-fn shape_changes_keep_the_rows_and_their_number(target: &Target) {
-    let case = target.case();
-    let (table, mut sink) = (log(), case.claimed());
-    let row = line(text("5"), 5, 1.0);
-    write(&mut *sink, &table, 1, vec![plus(1, &row), plus(1, &row), plus(1, &line(text("6"), 6, 1.0))]);
-    let mut added = Column::new("added", int());
-    added.default = Some("9".into());
-    let name = || "log".to_owned();
-    let changes = [
-        TargetSchemaChange::AddColumn { table: name(), implicit: !added.nullable, column: added },
-        TargetSchemaChange::RenameColumn { table: name(), from: "line".into(), to: "text".into() },
-        TargetSchemaChange::AlterColumnType { table: name(), column: "n".into(), ty: varchar() },
-        TargetSchemaChange::DropColumn { table: name(), column: "x".into() },
-        TargetSchemaChange::AlterNullability { table: name(), column: "n".into(), nullable: false },
-        TargetSchemaChange::RenameTable { from: name(), to: "lines".into() },
-    ];
-    for change in &changes {
-        sink.apply(change).unwrap();
-    }
-    let columns =
-        vec![Column::new("text", varchar()), Column::new("n", varchar()), Column::new("added", int())];
-    let lines = common::table("lines", columns, &[]);
-    sink.prepare(&lines).unwrap();
-    let now = Row::pack([text("5"), text("5"), Value::Int(9)]);
-    write(&mut *sink, &lines, 2, vec![minus(2, &now)]);
-    assert_eq!(case.sql("SELECT * FROM lines ORDER BY 1"), ["5|5|9", "6|6|9"]);
-    sink.apply(&TargetSchemaChange::TruncateTable { table: "lines".into() }).unwrap();
-    write(&mut *sink, &lines, 3, vec![plus(3, &now)]);
-    assert_eq!(case.sql("SELECT * FROM lines"), ["5|5|9"]);
-    sink.apply(&TargetSchemaChange::DropTable { table: "lines".into() }).unwrap();
-    sink.commit(4, &binding(4)).unwrap();
-    assert!(case.sql("SELECT 1 FROM pg_tables WHERE tablename = 'lines'").is_empty());
-}
-
-/// The target may lack a column of the source, which lenient keeps: rows are equal in what is written.
-fn columns_that_are_not_written_do_not_count(target: &Target) {
-    let case = target.case();
-    let (table, mut sink) = (log(), case.claimed());
-    write(&mut *sink, &table, 1, (0..3).map(|n| plus(1, &line(text("a"), n, 1.0))).collect());
-    let less = common::table("log", vec![Column::new("line", varchar())], &[]);
-    let row = Row::pack([text("a")]);
-    write(&mut *sink, &less, 2, vec![minus(2, &row), minus(2, &row)]);
-    assert_eq!(case.sql("SELECT COUNT(*) FROM log"), ["1"]);
-}
-
-fn again(only: Vec<(Column, Row)>) -> TargetSchemaChange {
-    TargetSchemaChange::RemoveRows {
-        table: "log".into(),
-        source: TableId::new("shop", "log"),
-        only,
-        again: true,
-    }
-}
-
-fn a_table_copied_again_is_emptied_in_its_place_and_as_one_with_its_rows(target: &Target) {
-    let case = target.case();
-    let (table, mut sink) = (log(), case.claimed());
-    let (old, new) = (line(text("old"), 1, 1.0), line(text("new"), 1, 1.0));
-    write(&mut *sink, &table, 1, vec![plus(1, &old), plus(1, &old)]);
-    sink.write(&batch(&table, vec![plus(2, &old)])).unwrap();
-    sink.apply(&again(vec![])).unwrap();
-    sink.prepare(&table).unwrap();
-    sink.write(&batch(&table, vec![plus(3, &new), plus(3, &new), minus(3, &new)])).unwrap();
-    assert_eq!(lines(&case), ["old|1|1|2"], "nothing is seen before the commit");
-    sink.commit(3, &binding(3)).unwrap();
-    assert_eq!(lines(&case), ["new|1|1|1"]);
-    // given up: as it was
-    sink.apply(&again(vec![])).unwrap();
-    sink.rollback();
-    assert_eq!(lines(&case), ["new|1|1|1"]);
-    // a table that is not there has no rows
-    sink.apply(&TargetSchemaChange::RemoveRows {
-        table: "nowhere".into(),
-        source: TableId::new("shop", "nowhere"),
-        only: vec![],
-        again: true,
-    })
-    .unwrap();
-}
-
-fn of_a_shared_table_only_the_rows_of_one_source_go(target: &Target) {
-    let case = target.case();
-    let shard = Column::new("shard", varchar());
-    let columns = vec![shard.clone().not_null(), Column::new("id", int()).not_null()];
-    let table = table("log", columns, &[0, 1]);
-    let mut sink = case.claimed();
-    sink.prepare(&table).unwrap();
-    let row = |shard: &'static str, id| Row::pack([text(shard), Value::Int(id)]);
-    let rows = [row("a", 1), row("A", 1), row("a", 2), row("b", 1)];
-    sink.write(&upserts(&table, 1, &rows)).unwrap();
-    sink.apply(&again(vec![(shard, Row::pack([text("a")]))])).unwrap();
-    sink.commit(1, &binding(1)).unwrap();
-    assert_eq!(case.sql("SELECT * FROM log ORDER BY 1, 2"), ["A|1", "b|1"]);
-    let unknown = Column::new("nothing", varchar());
-    refused(sink.apply(&again(vec![(unknown, Row::pack([text("a")]))])), codes::TARGET_DDL, &["nothing"]);
-}
-
-/// What a lost commit covers must not be written twice: rows have no key that would make it harmless.
-fn a_commit_whose_answer_was_lost_doubles_no_row(target: &Target) {
-    let case = target.case();
-    let (table, mut sink) = (log(), case.claimed());
-    let (a, b) = (line(text("a"), 1, 1.0), line(text("b"), 1, 1.0));
-    write(&mut *sink, &table, 1, vec![plus(1, &a), plus(1, &b)]);
-    // As if the commit of tick 2, which deletes a and adds b, had become durable and reported an error all the same.
-    let lost = || {
-        case.sql(
-            "DELETE FROM log WHERE line = 'a'; INSERT INTO log VALUES ('b', 1, 1.0);
-             UPDATE _cdc_progress SET tick = tick + 1",
-        );
-    };
-    lost();
-    let again = |tick| vec![minus(tick, &a), plus(tick, &b)];
-    write(&mut *sink, &table, 2, again(2));
-    assert_eq!(lines(&case), ["b|1|1|2"]);
-    // The same, and the next commit covers more.
-    write(&mut *sink, &table, 3, vec![plus(3, &a)]);
-    lost();
-    sink.write(&batch(&table, again(4))).unwrap();
-    sink.write(&batch(&table, vec![plus(5, &a)])).unwrap();
-    sink.commit(5, &binding(5)).unwrap();
-    assert_eq!(lines(&case), ["a|1|1|1", "b|1|1|3"]);
-    // What empties a table lies before or behind it: nobody knows.
-    lost();
-    sink.apply(&self::again(vec![])).unwrap();
-    sink.write(&batch(&table, vec![plus(7, &a)])).unwrap();
-    refused(sink.commit(7, &binding(7)), codes::INTERNAL, &["tick 6", "start again"]);
-    assert_eq!(lines(&case), ["b|1|1|4"]);
-    let mut next = case.claimed();
-    next.prepare(&table).unwrap();
-    next.apply(&self::again(vec![])).unwrap();
-    next.commit(7, &binding(7)).unwrap();
-    assert!(lines(&case).is_empty());
-}
-
-fn a_reader_gives_whole_rows(target: &Target) {
-    let case = target.case();
-    let (table, mut sink) = (log(), case.claimed());
-    let (a, null) = (line(text("a"), 1, 1.0), Row::pack([Value::Null, Value::Null, Value::Null]));
-    write(&mut *sink, &table, 1, vec![plus(1, &a), plus(1, &null), plus(1, &a)]);
-    let mut reader = case.reader();
-    let mut found = Vec::new();
-    reader
-        .scan_keys(&table, &mut |row, text| {
-            found.push((row, text));
-            true
-        })
-        .unwrap();
-    found.sort();
-    let encoded = |row: &Row| reader.encode_key(&table, row);
-    let mut expected = vec![
-        (encoded(&null), "line = NULL, n = NULL, x = NULL".to_owned()),
-        (encoded(&a), "line = \"a\", n = 1, x = 1".to_owned()),
-        (encoded(&a), "line = \"a\", n = 1, x = 1".to_owned()),
-    ];
-    expected.sort();
-    assert_eq!(found, expected);
-    refused(reader.compare(&table, &[a]), codes::INTERNAL, &["key"]);
-}
-
-/// One server for several of them.
+/// One server for both.
 #[test]
-fn rows_are_counted() {
+fn tables_of_the_users_hold_equal_rows_or_are_refused() {
     let target = Target::start();
-    equal_rows_are_kept_as_many_times_and_one_goes_at_a_time(&target);
-    the_two_zeros_and_other_spellings_are_other_rows(&target);
-    a_row_that_is_not_there_is_an_error_and_nothing_is_written(&target);
     an_existing_table_must_be_able_to_hold_equal_rows(&target);
     an_index_and_a_collation_of_the_users_change_nothing_but_speed(&target);
-    shape_changes_keep_the_rows_and_their_number(&target);
-}
-
-#[test]
-fn a_multiset_through_changes_and_lost_commits() {
-    let target = Target::start();
-    columns_that_are_not_written_do_not_count(&target);
-    a_table_copied_again_is_emptied_in_its_place_and_as_one_with_its_rows(&target);
-    of_a_shared_table_only_the_rows_of_one_source_go(&target);
-    a_commit_whose_answer_was_lost_doubles_no_row(&target);
-    a_reader_gives_whole_rows(&target);
 }

@@ -37,7 +37,7 @@ fn shape(folder: &Path, table: &str) -> Vec<String> {
 }
 
 fn add(column: Column) -> Change {
-    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column }
+    Change::AddColumn { table: "orders".into(), implicit: !column.nullable, column, keeps_default: false }
 }
 
 fn with_default(ty: ColumnType, default: &str) -> Column {
@@ -92,7 +92,10 @@ fn rows_that_are_there_read_the_default_of_an_added_column() {
     // In mode lenient the column may hold NULL at the target; the rows read the source's default all the same.
     let (folder, mut sink) = filled();
     let column = Column::new("flag", int());
-    twice(&mut *sink, &Change::AddColumn { table: "orders".into(), column, implicit: true });
+    twice(
+        &mut *sink,
+        &Change::AddColumn { table: "orders".into(), column, implicit: true, keeps_default: false },
+    );
     sink.commit(2, &binding(2)).unwrap();
     assert_eq!(query(folder.path(), "SELECT flag FROM orders"), ["0", "0"]);
 }
@@ -126,23 +129,18 @@ fn a_column_that_is_there_in_another_way_is_refused_with_both() {
 
 /// In a table of the user's too, whose column takes `a` and `A` for equal.
 #[test]
-fn what_is_about_the_rows_of_one_source_leaves_the_others() {
-    for make in [
-        "",
-        "CREATE TABLE shards (id INTEGER PRIMARY KEY, n INTEGER, shard TEXT COLLATE NOCASE, note TEXT, copy TEXT)",
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        user(folder.path()).execute_batch(make).unwrap();
-        let mut sink = claimed(folder.path());
-        sink.prepare(&shards()).unwrap();
-        sink.write(&upserts(&shards(), 1, &shard_rows())).unwrap();
-        sink.commit(1, &binding(1)).unwrap();
-        changes_of_one_shard(&mut *sink);
-        assert_eq!(
-            query(folder.path(), "SELECT shard, id, note, copy, n FROM shards ORDER BY n, id"),
-            SHARDS_AFTER
-        );
-    }
+fn rows_of_one_source_are_told_by_bytes_whatever_collation_the_user_has_given() {
+    let folder = tempfile::tempdir().unwrap();
+    user(folder.path())
+        .execute_batch("CREATE TABLE shards (id INTEGER PRIMARY KEY, n INTEGER, shard TEXT COLLATE NOCASE, note TEXT, copy TEXT)")
+        .unwrap();
+    let mut sink = claimed(folder.path());
+    sink.prepare(&shards()).unwrap();
+    sink.write(&upserts(&shards(), 1, &shard_rows())).unwrap();
+    sink.commit(1, &binding(1)).unwrap();
+    changes_of_one_shard(&mut *sink);
+    let found = query(folder.path(), "SELECT shard, id, note, copy, n FROM shards ORDER BY n, id");
+    assert_eq!(found, SHARDS_AFTER);
 }
 
 #[test]

@@ -12,7 +12,7 @@
 use cdc_core::connector::TargetSchemaChange;
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
 use cdc_core::plan::program::BoundFlow;
-use cdc_core::plan::{FlowPlan, SchemaChangeMode, TargetName};
+use cdc_core::plan::{FlowPlan, KeyConflict, SchemaChangeMode, TargetName};
 use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, TableId, TableSchema};
 use cdc_core::schema_change::{ColumnPosition, SchemaChange};
 use cdc_core::tick::Tick;
@@ -79,10 +79,10 @@ fn flow() -> FlowPlan {
         exclude: Vec::new(),
         backfill: true,
         soft_delete: None,
-        last_of_key: false,
         view: None,
         upsert: Default::default(),
         on_conflict: Default::default(),
+        key_conflict: KeyConflict::Refuse,
         span: 0..0,
     }
 }
@@ -190,6 +190,7 @@ impl Pipeline {
             share: &Share::Alone,
             evolved: there.as_deref(),
             taken: None,
+            gone: None,
             refused: &BTreeSet::new(),
         })?;
         for step in &derived.steps {

@@ -203,6 +203,27 @@ impl Target {
         Ok(all)
     }
 
+    /// Default and comment of each column of the tables whose names begin so, by `table.column`, and the tables' comments by name;
+    /// `None` for a target that has neither. See [`said_of`].
+    pub fn said(&self, prefix: &str) -> Result<Option<BTreeMap<String, String>>> {
+        match self {
+            Target::Sqlite(_) => Ok(None),
+            Target::Server { server, .. } => said_of(server, "dw", prefix).map(Some),
+            Target::Postgres { server, .. } => {
+                let lines = server.sql(
+                    "SELECT c.table_name || '.' || c.column_name || '|' || coalesce(c.column_default, 'NULL') || '|' ||
+                            coalesce(col_description(format('public.%I', c.table_name)::regclass, c.ordinal_position), '')
+                       FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
+                      WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'
+                     UNION ALL
+                     SELECT table_name || '|NULL|' || coalesce(obj_description(format('public.%I', table_name)::regclass), '')
+                       FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'",
+                )?;
+                Ok(Some(said_in(&lines, prefix)))
+            }
+        }
+    }
+
     /// Has the target refuse that this column goes.
     pub fn protect(&self, number: u64, table: &str, column: &str) -> Result<()> {
         match self {
@@ -266,5 +287,68 @@ impl Target {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+}
+
+/// What a server's information_schema says of defaults and comments in a database: as [`Target::said`]. A default that is no constant
+/// counts as none: whether it has one there, hangs on the two servers.
+pub fn said_of(server: &Server, database: &str, prefix: &str) -> Result<BTreeMap<String, String>> {
+    let lines = server.sql(&format!(
+        "SELECT CONCAT_WS('|', CONCAT(TABLE_NAME, '.', COLUMN_NAME), IFNULL(COLUMN_DEFAULT, 'NULL'), COLUMN_COMMENT)
+           FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = '{database}' AND COLUMN_NAME <> '_cdc_row'
+         UNION ALL
+         SELECT CONCAT_WS('|', TABLE_NAME, 'NULL', TABLE_COMMENT)
+           FROM information_schema.TABLES WHERE TABLE_SCHEMA = '{database}'"
+    ))?;
+    Ok(said_in(&lines, prefix))
+}
+
+fn said_in(lines: &str, prefix: &str) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for line in lines.lines().filter_map(|line| line.strip_prefix(prefix)) {
+        let fields: Vec<&str> = line.splitn(3, '|').collect();
+        if let [name, default, comment] = fields[..] {
+            all.insert(name.to_owned(), format!("{} {comment}", constant(default)));
+        }
+    }
+    all
+}
+
+/// A constant as no server prints it: without quotes, casts, and zeros at the end of a fraction.
+fn constant(default: &str) -> String {
+    let text = default.split("::").next().unwrap_or_default();
+    let bare = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\'')).unwrap_or(text);
+    if bare == "NULL" || bare.contains('(') || bare.to_lowercase().starts_with("current_timestamp") {
+        return "-".to_owned();
+    }
+    if bare.contains('.') {
+        return bare.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    bare.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::constant;
+
+    #[test]
+    fn one_constant_is_printed_in_many_ways() {
+        for text in ["3.2500", "'3.25'::numeric", "3.25"] {
+            assert_eq!(constant(text), "3.25");
+        }
+        assert_eq!(constant("'abc'::text"), constant("abc"));
+        assert_eq!(
+            constant("'2026-01-02 00:00:00'::timestamp(3) without time zone"),
+            constant("2026-01-02 00:00:00.000")
+        );
+        for none in [
+            "NULL",
+            "NULL::character varying",
+            "lower(_utf8mb4'ABC')",
+            "current_timestamp()",
+            "CURRENT_TIMESTAMP",
+        ] {
+            assert_eq!(constant(none), "-");
+        }
     }
 }

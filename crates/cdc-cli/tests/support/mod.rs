@@ -75,6 +75,13 @@ impl Job {
         fs::write(self.path("p.cdc"), text).expect("a pipeline file");
     }
 
+    /// The same under another name: progress of its own.
+    pub fn rename(&self, name: &str) -> Result<()> {
+        let text = fs::read_to_string(self.path("p.cdc"))?;
+        fs::write(self.path("p.cdc"), text.replace("name = \"live\"", &format!("name = \"{name}\"")))?;
+        Ok(())
+    }
+
     /// The same with another account.
     pub fn account(mut self, user: &str, password: &str) -> Job {
         let text = fs::read_to_string(self.path("p.cdc")).expect("a pipeline file");

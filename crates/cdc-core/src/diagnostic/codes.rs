@@ -117,6 +117,7 @@ codes! {
     TARGET_BUSY = 2009, "target is locked";
     TARGET_ROW_MISSING = 2010, "row to be changed is not at the target";
     TARGET_CAPTURED = 2011, "target table is read by the source";
+    TARGET_KEY_TAKEN = 2012, "rows of two source tables have one key";
 
     STATE_LOCKED = 3001, "another run of this pipeline";
     STATE_UNREADABLE = 3002, "state folder cannot be used";
@@ -132,6 +133,8 @@ codes! {
     USAGE = 4003, "command line not understood";
     DIFFERENCES = 4004, "target differs from the source";
     NOT_FORMATTED = 4005, "file is not formatted";
+    TEST_FAILED = 4006, "expectation of a test that is not met";
+    TEST_STEP = 4007, "step of a test that cannot be made";
 }
 
 /// The code of this number.

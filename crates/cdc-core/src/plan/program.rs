@@ -34,6 +34,10 @@
 //! ([`TargetTable::soft_delete`]), and so is the delete half of a row that moves to another key or leaves through a filter.
 //! A row that comes again is written as a whole, with 0.
 //!
+//! # Whose row it is
+//! With `key_conflict = error` the output has one more column ([`SOURCE_COLUMN`](super::SOURCE_COLUMN)): the source table that the row comes from,
+//! by which the target's rows are told apart where their keys do not ([`TargetTable::told_by`]).
+//!
 //! # Rows of which not all columns are known
 //! Where the log's images leave out columns (`binlog_row_image` MINIMAL, NOBLOB) a row after an update has those that may
 //! have changed, and its key. A flow that copies, renames and drops columns hands on what is there: an *update in
@@ -46,7 +50,9 @@ mod stage;
 pub use crate::expr::eval::RowMeta;
 pub use stage::Stage;
 
-use super::{ColumnName, FlowOp, FlowPlan, NamedExpr, SelectItem, TargetName, TemplatePart};
+use super::{
+    ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, SOURCE_COLUMN, SelectItem, TargetName, TemplatePart,
+};
 use crate::codes;
 use crate::connector::{TargetChange, TargetOp, TargetTable};
 use crate::diagnostic::{Diagnostic, Span};
@@ -132,7 +138,7 @@ pub fn not_told_from<'t>(
     schema: &Arc<TableSchema>,
     others: impl IntoIterator<Item = &'t TableId>,
 ) -> Option<&'t TableId> {
-    if flow.last_of_key {
+    if flow.key_conflict != KeyConflict::Refuse {
         return None;
     }
     // what is constant is made of the table's name and of literals, so another table of that shape shows it
@@ -151,7 +157,7 @@ pub fn collision(one: &TableId, other: &TableId, target: &str) -> Error {
         format!("tables \"{one}\" and \"{other}\" meet in target table \"{target}\""),
     )
     .help("give them names of their own (=> sink.\"{database}_{table}\"), or state a key that tells them apart: extend meta.table as shard => .. key (shard, id)")
-    .help("where equal keys do not occur, or the last row of a key is to stay: with { key_conflict = last }")
+    .help("where equal keys do not occur, or the last row of a key is to stay: with { key_conflict = last }; where they must not occur: with { key_conflict = error }, which stops the run at the first")
 }
 
 /// Why the rows of a table are other ones for these flows once it has another name, so that they must come anew: they are
@@ -165,7 +171,7 @@ pub fn other_rows_when_renamed<'f>(
         if !flow.takes(before) {
             return Some(format!("renamed to where flow \"{}\" takes it", flow.name));
         }
-        let mut reads = false;
+        let mut reads = flow.key_conflict == KeyConflict::Error;
         for expr in flow.ops.iter().flat_map(expressions) {
             walk(expr, &mut |e| {
                 reads |= matches!(e.kind, ExprKind::Meta(MetaField::Table | MetaField::Database));
@@ -224,7 +230,9 @@ pub fn whole_rows_missing<'f>(
             .help("SET GLOBAL binlog_row_image = FULL (SET PERSIST on MySQL; on MariaDB in the server's option file too), and in every session that sets its own")
             .help("or let the flow read the source's key only, and compute the rest at the target")
     };
-    flows.into_iter().filter_map(|flow| needs(flow).map(|found| diagnostic(flow, found))).collect()
+    // rows of views are whole, whatever the images of their tables are
+    let of_tables = flows.into_iter().filter(|flow| flow.view.is_none());
+    of_tables.filter_map(|flow| needs(flow).map(|found| diagnostic(flow, found))).collect()
 }
 
 /// A warning for each table that these flows copy as a multiset, once however many flows take it.
@@ -263,6 +271,10 @@ impl BoundFlow {
         }
         let key = shape.key(flow, schema);
         let soft_delete = flow.soft_delete.as_ref().and_then(|name| shape.flag(name, &key, flow));
+        let told_by = match flow.key_conflict {
+            KeyConflict::Error => shape.source_column(&key, flow),
+            KeyConflict::Refuse | KeyConflict::Last => None,
+        };
         let name = match target_name(flow, &schema.id) {
             Ok(name) => name,
             Err(diagnostic) => {
@@ -274,20 +286,32 @@ impl BoundFlow {
             return Err(shape.errors);
         }
         let output: Vec<usize> = shape.columns.iter().map(|c| c.register).collect();
+        let mut columns: Vec<Column> = shape.columns.iter().map(|c| c.column.clone()).collect();
+        for (column, register) in columns.iter_mut().zip(&output) {
+            // what a flow makes by itself keeps its own
+            if !flow.carries_defaults() && *register < schema.columns.len() {
+                column.default = None;
+            }
+            if !flow.carries_comments() {
+                column.comment.clear();
+            }
+        }
+        let comment = if flow.carries_comments() { schema.comment.clone() } else { String::new() };
         let target = TargetTable {
             schema: Arc::new(TableSchema {
                 // feeds name the table that a row comes from
                 id: schema.id.clone(),
                 version: schema.version,
-                columns: shape.columns.iter().map(|c| c.column.clone()).collect(),
+                columns,
                 primary_key: key.clone(),
                 unique_keys: Vec::new(),
                 charset: schema.charset.clone(),
-                comment: schema.comment.clone(),
+                comment,
             }),
             name,
             key,
             soft_delete,
+            told_by,
         };
         Ok(BoundFlow {
             needs: shape.needs(schema, &target),
@@ -309,6 +333,14 @@ impl BoundFlow {
     /// The target table: its name, the shape of the rows, the key.
     pub fn target(&self) -> &Arc<TargetTable> {
         &self.target
+    }
+
+    /// An output column with the default that its rows read at the source, whether or not the target is to have it too.
+    pub fn as_rows_read(&self, column: &Column) -> Column {
+        let place = self.target.schema.columns.iter().position(|c| c.name == column.name);
+        let from = place.and_then(|i| self.passthrough[i]).and_then(|i| self.source.columns.get(i));
+        let default = from.map_or_else(|| column.default.clone(), |source| source.default.clone());
+        Column { default, ..column.clone() }
     }
 
     /// For each output column, the source column that it is a plain copy of.
@@ -447,6 +479,10 @@ impl BoundFlow {
             // what it lacks may be dropped
             (before, Some((key, row)), Some(source)) if lacks && row.has_absent() => {
                 let moves = before.as_ref().is_some_and(|(old, _)| *old != key);
+                if self.target.told_by.is_some() {
+                    let headline = "the row image does not hold all columns, and rows of several tables are told apart (key_conflict = error)";
+                    return Err(located(Error::definite(codes::PARTIAL_IMAGE, headline), source, &meta));
+                }
                 if moves && self.target.soft_delete.is_some() {
                     let headline = "the row image of a row that moves to another key does not hold all columns, and rows that go are kept (soft_delete)";
                     return Err(located(Error::definite(codes::PARTIAL_IMAGE, headline), source, &meta));
@@ -849,6 +885,29 @@ impl<'s> Shape<'s> {
         self.push(column, &flow.span).then(|| self.columns.len() - 1)
     }
 
+    /// The column that tells which table a row comes from; its place.
+    fn source_column(&mut self, key: &[usize], flow: &FlowPlan) -> Option<usize> {
+        if key.is_empty() {
+            self.errors.push(
+                Diagnostic::error(
+                    codes::NO_KEY,
+                    format!("key_conflict in a flow of table \"{}\", which has no key", self.table),
+                )
+                .at(flow.span.clone(), "")
+                .note("rows meet under a key")
+                .help("name the columns that identify a row with `key (...)`"),
+            );
+            return None;
+        }
+        let expr = |kind| Expr { kind, span: flow.span.clone() };
+        let database = expr(ExprKind::Meta(MetaField::Database));
+        let table = expr(ExprKind::Meta(MetaField::Table));
+        let dot = expr(ExprKind::Literal(Value::Text(".".into())));
+        let name = expr(ExprKind::Call("concat".to_owned(), vec![database, dot, table]));
+        let column = self.computed(&NamedExpr { name: SOURCE_COLUMN.to_owned(), expr: name });
+        self.push(column, &flow.span).then(|| self.columns.len() - 1)
+    }
+
     /// The indexes of the key among the columns of the result.
     fn key(&mut self, flow: &FlowPlan, schema: &TableSchema) -> Vec<usize> {
         match &flow.key {
@@ -936,6 +995,11 @@ impl Shape<'_> {
     /// See [`BoundFlow::needs_whole_rows`].
     fn needs(&self, schema: &TableSchema, target: &TargetTable) -> Option<Arc<str>> {
         let key = schema.key()?;
+        if target.told_by.is_some() {
+            return Some(
+                "rows that take each other's place are told from whole rows (key_conflict = error)".into(),
+            );
+        }
         // what a computed column is made of was read by it
         let is_known = |register: &usize| key.contains(register) || *register >= schema.columns.len();
         let name = |register: usize| schema.columns.get(register).map_or("", |c| &c.name);

@@ -14,7 +14,7 @@ use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::pattern::TablePattern;
 use cdc_core::plan::view::{OnConflict, Upsert};
 use cdc_core::plan::{
-    ColumnName, FlowOp, FlowPlan, NamedExpr, Options, SCHEMA_CHANGE_KINDS, SchemaChangeMode,
+    ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, Options, SCHEMA_CHANGE_KINDS, SchemaChangeMode,
     SelectItem as Item,
 };
 
@@ -38,8 +38,11 @@ pub(crate) struct LoweredFlow<'f> {
     pub view: Option<usize>,
 }
 
-/// What may become of equal keys of several tables. (`error` would have to ask the target for each row.)
-const KEY_CONFLICTS: &[&str] = &["last"];
+/// What may become of equal keys of several tables.
+const KEY_CONFLICTS: &[&str] = &["last", "error"];
+
+/// What a commit is. (`row` would be writers that commit side by side.)
+const CONSISTENCIES: &[&str] = &["tick", "row"];
 
 /// The words of `upsert`.
 const STRATEGIES: &[&str] = &["auto", "force", "none"];
@@ -57,10 +60,6 @@ const COLUMNS_OF_VIEWS: &str = "the columns of a view are those that the file gi
 
 /// The options of a flow.
 pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
-    let text = |name, not_yet: &'static str| OptionDescriptor {
-        not_yet: Some(not_yet),
-        ..option(name, OptionKind::Text, "")
-    };
     vec![
         option("on_schema_change", OptionKind::Choice(MODES), "what to do about a schema change"),
         option("include", OptionKind::List, "kinds of schema changes to apply"),
@@ -69,7 +68,7 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
         option(
             "key_conflict",
             OptionKind::Choice(KEY_CONFLICTS),
-            "last: of rows of several tables that agree in the key the last one written stays",
+            "of rows of several tables that agree in the key the last one written stays (last), or they stop the run (error)",
         ),
         OptionDescriptor {
             default: Some("true"),
@@ -89,7 +88,14 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
             OptionKind::Choice(POLICIES),
             "of a view: what to do about two rows that agree in the flow's key",
         ),
-        text("consistency", "every commit is a state that the source had"),
+        OptionDescriptor {
+            default: Some("tick"),
+            ..option(
+                "consistency",
+                OptionKind::Choice(CONSISTENCIES),
+                "tick: every commit is a state that the source had",
+            )
+        },
     ]
 }
 
@@ -139,6 +145,9 @@ impl<'f> Context<'f> {
             Some(Kind::Source(_)) => options_of_tables(flow, &options, scope),
             _ => {}
         }
+        if options.text("consistency") == Some("row") {
+            refuse_row(flow, scope);
+        }
         let tables = tables?;
         let name = format!(
             "{} => {}",
@@ -163,13 +172,17 @@ impl<'f> Context<'f> {
             exclude: list("exclude"),
             backfill: options.bool("backfill").unwrap_or(true),
             soft_delete: options.text("soft_delete").map(str::to_owned),
-            last_of_key: options.text("key_conflict") == Some("last"),
             upsert: options.text("upsert").and_then(Upsert::from_name).unwrap_or_default(),
             on_conflict: options
                 .text("on_conflict")
                 .and_then(OnConflict::from_name)
                 .or_else(|| views.on_conflict.get(view?).copied())
                 .unwrap_or_default(),
+            key_conflict: match options.text("key_conflict") {
+                Some("last") => KeyConflict::Last,
+                Some("error") => KeyConflict::Error,
+                _ => KeyConflict::Refuse,
+            },
             span: span.range(),
         };
         let of = source.and_then(|index| self.sources.get(index));
@@ -332,6 +345,19 @@ fn key(names: &[Name], scope: &mut Scope<'_>) -> Option<Vec<String>> {
         }
     }
     Some(names.iter().map(|n| n.text.clone()).collect())
+}
+
+/// Of the words of `consistency` one is built.
+fn refuse_row(flow: &Flow, scope: &mut Scope<'_>) {
+    let mut entries = flow.with.iter().flat_map(|b| &b.entries);
+    let entry = entries.find(|e| e.name.text == "consistency");
+    let d = Diagnostic::error(codes::OPTION_NOT_YET, "consistency = row is not built yet").note(
+        "every commit is a state that the source had: consistency = tick, which is so without the option too",
+    );
+    scope.report(match entry {
+        Some(entry) => d.at(entry.value.span.range(), ""),
+        None => d.at(flow.target.span.range(), ""),
+    });
 }
 
 /// The words of `include` and `exclude`.

@@ -70,7 +70,7 @@ impl Context<'_> {
                 Some(Kind::Source(index)) => self.sources.get(index),
                 _ => None,
             };
-            let table = source.and_then(|source| one_table(&change.table, source, scope));
+            let table = source.and_then(|source| one_table(&change.table, source, changed, scope));
             let schema = match (source, &table) {
                 (Some(source), Some(table)) if !changed => {
                     source.schemas.iter().flatten().find(|schema| schema.id == *table)
@@ -159,10 +159,11 @@ fn pattern<T>(place: std::ops::Range<usize>, scope: &mut Scope<'_>) -> Option<T>
     None
 }
 
-/// The table of a source that a change is of.
+/// The table of a source that a change is of: one that the source has, unless a statement may have made it.
 fn one_table(
     table: &TableRef,
     source: &SourceInfo,
+    changed: bool,
     scope: &mut Scope<'_>,
 ) -> Option<cdc_core::schema::TableId> {
     if let Some(part) = table.parts.iter().find(|p| !matches!(p.kind, TablePartKind::Name(_))) {
@@ -179,7 +180,7 @@ fn one_table(
     }
     let id = exact_table(&table::head(table, source, scope)?, source)?;
     // a file that covers no table was reported
-    let schemas = source.schemas.as_ref().filter(|all| !all.is_empty());
+    let schemas = source.schemas.as_ref().filter(|all| !all.is_empty() && !changed);
     if let Some(schemas) = schemas
         && !schemas.iter().any(|schema| schema.id == id)
     {

@@ -9,7 +9,7 @@ use crate::render::{Failure, Records};
 use cdc_core::connector::{TargetChange, TargetTable};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
 use cdc_core::plan::program::{BoundFlow, RowMeta, Stage, collision, not_told_from};
-use cdc_core::plan::{FlowOp, FlowPlan, Plan};
+use cdc_core::plan::{FlowOp, FlowPlan, KeyConflict, Plan};
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result};
@@ -182,7 +182,7 @@ fn route<'scope>(
         // what is left to do once the operators are through: the target's name and key
         let tail = FlowPlan { ops: Vec::new(), ..flow.clone() };
         // equal keys of several tables meet at one worker too
-        let in_order = peers == 1 || (flow.key.is_none() && !flow.last_of_key);
+        let in_order = peers == 1 || (flow.key.is_none() && flow.key_conflict == KeyConflict::Refuse);
         let mut bound: Bound<BoundFlow> = Bound::new();
         let mut owners = Owners::default();
         let plan = plan.clone();
@@ -347,5 +347,9 @@ fn schema_change(flow: &FlowPlan, event: &SchemaEvent) -> Result<Option<Tables>>
         }
     };
     let (before, after) = (table(&event.before)?, table(&event.after)?);
+    if let Some(gone) = event.gone() {
+        // it has no structure here, and only its name at the target counts
+        return Ok(flow.tables.matches(gone).then_some((None, None)));
+    }
     Ok((before.is_some() || after.is_some()).then_some((before, after)))
 }

@@ -5,14 +5,15 @@
 //! come. Of a tick with very many rows it hands over parts before, where the order of arrival is the order of
 //! the source, so that no tick is too large for memory.
 
-use crate::net::{From, key_before, net, net_multiset};
+use crate::net::{From, key_before, net, net_multiset, net_told};
 use crate::record::{Guard, Routed};
 use crate::render::{Counters, activator};
 use cdc_core::connector::{Delivery, TargetChange, TargetTable};
 use cdc_core::event::{Origin, SchemaEvent};
 use cdc_core::position::Binding;
+use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use timely::container::CapacityContainerBuilder;
@@ -201,11 +202,17 @@ fn hand_over(port: &mut dyn SinkPort, tick: Tick, rows: TickRows, delivery: Deli
         return;
     }
     // Changes of one target table are netted, or put in order, together, from whichever batch and source table: a
-    // key may have moved from one to the other. Those of one version only, since a schema change may stand between.
+    // key may have moved from one to the other. Where rows of one source table have several versions a schema change may stand between:
+    // then those of one version only.
+    let mut versions: BTreeMap<&TableId, BTreeSet<u32>> = BTreeMap::new();
+    for batch in rows.batches.values() {
+        versions.entry(&batch.table.schema.id).or_default().insert(batch.table.schema.version);
+    }
+    let changed = versions.values().any(|versions| versions.len() > 1);
     let mut tables: BTreeMap<(String, u32), Vec<SinkBatch>> = BTreeMap::new();
     for batch in rows.batches.into_values() {
-        let table = (batch.table.name.clone(), batch.table.schema.version);
-        tables.entry(table).or_default().push(batch);
+        let version = if changed { batch.table.schema.version } else { 0 };
+        tables.entry((batch.table.name.clone(), version)).or_default().push(batch);
     }
     for batches in tables.into_values() {
         // one target table has one key, or none, under one version of one source's schema
@@ -214,7 +221,9 @@ fn hand_over(port: &mut dyn SinkPort, tick: Tick, rows: TickRows, delivery: Deli
             (_, Some(batch)) if batch.table.is_multiset() => net_multiset,
             _ => net,
         };
-        together(batches, act).into_iter().for_each(|batch| port.rows(tick, batch));
+        together(batches, act, delivery == Delivery::Log)
+            .into_iter()
+            .for_each(|batch| port.rows(tick, batch));
     }
 }
 
@@ -228,9 +237,14 @@ fn in_order(_: From<'_>, mut changes: Vec<TargetChange>) -> Vec<TargetChange> {
 fn together(
     mut batches: Vec<SinkBatch>,
     act: fn(From<'_>, Vec<TargetChange>) -> Vec<TargetChange>,
+    is_in_order: bool,
 ) -> Vec<SinkBatch> {
+    let is_told = batches.first().is_some_and(|batch| batch.table.told_by.is_some()) && !is_in_order;
     if let [only] = &mut batches[..] {
-        only.changes = act(&key_before(&only.table), std::mem::take(&mut only.changes));
+        let changes = std::mem::take(&mut only.changes);
+        let table = only.table.clone();
+        only.changes =
+            if is_told { net_told(&|_| &table, changes) } else { act(&key_before(&table), changes) };
         return batches;
     }
     let mut shapes: Vec<Arc<TargetTable>> = Vec::new();
@@ -263,11 +277,13 @@ fn together(
         })
         .collect();
     let tables: Vec<Arc<TargetTable>> = out.iter().map(|batch| batch.table.clone()).collect();
-    let from = |change: &TargetChange| {
+    let table = |change: &TargetChange| {
         let shape = shape_of.get(change.origin as usize).copied().unwrap_or(0);
-        tables.get(shape).map_or_else(|| change.key.clone(), |table| key_before(table)(change))
+        &*tables[shape.min(tables.len() - 1)]
     };
-    for change in act(&from, changes) {
+    let from = |change: &TargetChange| key_before(table(change))(change);
+    let acted = if is_told { net_told(&table, changes) } else { act(&from, changes) };
+    for change in acted {
         let shape = shape_of.get(change.origin as usize).copied().unwrap_or(0);
         if let Some(batch) = out.get_mut(shape) {
             batch.changes.push(change);
@@ -282,7 +298,7 @@ mod tests {
     use super::*;
     use cdc_core::connector::TargetOp;
     use cdc_core::event::Op;
-    use cdc_core::schema::{Charset, TableId, TableSchema};
+    use cdc_core::schema::{Charset, TableSchema};
     use cdc_core::{Row, Value};
 
     #[derive(Default)]
@@ -327,6 +343,7 @@ mod tests {
             schema: Arc::new(schema),
             key: vec![0],
             soft_delete: None,
+            told_by: None,
         });
         let change = |ordinal, op| TargetChange {
             tick: 1,
@@ -350,5 +367,61 @@ mod tests {
         let rows = open.remove(&1).unwrap_or_default();
         hand_over(&mut seen, 1, rows, Delivery::Log);
         assert_eq!(seen.0, [(2, Delete), (2, Upsert), (3, Upsert), (4, Delete)]);
+    }
+
+    /// A row goes from one table to the other in one transaction, and only one of the two has been altered before: the changes of both are
+    /// netted together all the same, or the delete would be written behind the insert.
+    #[test]
+    fn a_key_that_moves_between_tables_of_two_versions_is_written_once() {
+        use TargetOp::{Delete, Upsert};
+        let table = |source: &str, version| {
+            let schema = TableSchema {
+                id: TableId::new("shop", source),
+                version,
+                columns: vec![],
+                primary_key: vec![],
+                unique_keys: vec![],
+                charset: Charset::utf8mb4(),
+                comment: String::new(),
+            };
+            let schema = Arc::new(schema);
+            Arc::new(TargetTable {
+                name: "all".into(),
+                schema,
+                key: vec![0],
+                soft_delete: None,
+                told_by: None,
+            })
+        };
+        let change = |ordinal, op, key| TargetChange {
+            tick: 1,
+            ordinal,
+            op,
+            source_op: Op::Insert,
+            key: Row::pack([Value::Int(key)]),
+            row: None,
+            before: None,
+            origin: 0,
+        };
+        let handed = |a: u32, b: &[u32]| {
+            let mut open = BTreeMap::new();
+            let mut put = |table: &Arc<TargetTable>, changes| {
+                let origins: Arc<[Origin]> = Arc::new([Origin::default()]);
+                collect(&mut open, table, &origins, changes, false, &Guard::default(), 0);
+            };
+            put(&table("a", a), vec![change(2, Delete, 1)]);
+            b.iter().for_each(|v| {
+                put(&table("b", *v), vec![change(1, Upsert, 7 + i64::from(*v)), change(3, Upsert, 1)])
+            });
+            let mut seen = Seen::default();
+            hand_over(&mut seen, 1, open.remove(&1).unwrap_or_default(), Delivery::Net);
+            seen.0.sort();
+            seen.0
+        };
+        assert_eq!(handed(1, &[1]), [(1, Upsert), (3, Upsert)]);
+        assert_eq!(handed(1, &[2]), [(1, Upsert), (3, Upsert)]);
+        // where a schema change may stand between, each version by itself
+        assert_eq!(handed(1, &[1, 2]), [(1, Upsert), (1, Upsert), (3, Upsert), (3, Upsert)]);
+        assert_eq!(handed(3, &[1, 2]), [(1, Upsert), (1, Upsert), (2, Delete), (3, Upsert), (3, Upsert)]);
     }
 }

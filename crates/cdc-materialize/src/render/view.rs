@@ -40,10 +40,10 @@ use crate::inputs::Inputs;
 use crate::record::Guard;
 use crate::render::{Failure, Records};
 use cdc_core::diagnostic::Diagnostic;
-use cdc_core::plan::Plan;
-use cdc_core::plan::view::JoinKind;
 use cdc_core::plan::view::bind::{Graph, NodeKind, RowMap, key_of};
 use cdc_core::plan::view::key::KeyProgram;
+use cdc_core::plan::view::{JoinKind, Upsert};
+use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Row, RowBuilder};
@@ -171,7 +171,11 @@ pub(crate) fn views<'scope>(
         .filter(|view| read(&view.name))
         .map(|view| {
             let rows = renderer.nodes[view.node].clone();
-            (view.name.clone(), end::view(rows, told.clone(), view, shared.clone()))
+            // a flow that states a key may be watched by a state of its own
+            let may_be_watched = |f: &FlowPlan| f.key.is_some() || f.upsert == Upsert::Force;
+            let is_watched =
+                plan.flows.iter().any(|f| f.view.as_ref() == Some(&view.name) && may_be_watched(f));
+            (view.name.clone(), end::view(rows, told.clone(), view, is_watched, shared.clone()))
         })
         .collect()
 }

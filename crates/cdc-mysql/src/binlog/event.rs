@@ -455,10 +455,12 @@ impl Query<'_> {
     pub fn context<'q>(&'q self, server: &ddl::Context<'q>) -> ddl::Context<'q> {
         let mut context = server.clone().in_database(&self.database);
         context.sql_mode = ddl::SqlMode::from_bits(self.sql_mode);
+        let mariadb = context.mariadb;
+        let own = |c: Charset| Charset::new(c.name, ddl::own_name(c.collation.to_string(), mariadb));
         if let Some(charset) = charset_of(self.server_collation) {
-            context.server_charset = charset;
+            context.server_charset = own(charset);
         }
-        context.utf8mb4_collation = charset_of(self.utf8mb4_collation).map(|c| c.collation);
+        context.utf8mb4_collation = charset_of(self.utf8mb4_collation).map(|c| own(c).collation);
         if let Some(explicit) = self.explicit_timestamp {
             context.explicit_timestamp = explicit;
         }

@@ -330,7 +330,10 @@ pub fn charset_of(flavor: Flavor, collation: u16) -> Option<Charset> {
             // MariaDB's own of these numbers are others than MySQL's
             0x100.. => String::new(),
             // of Unicode it has a Croatian of its own, and that of MySQL under another name
-            0x65.. => known_name(collation).replace("_croatian_ci", "_croatian_mysql561_ci"),
+            0x65.. => {
+                let name = known_name(collation).replace("_croatian_ci", "_croatian_mysql561_ci");
+                crate::ddl::own_name(name, true)
+            }
             _ => known_name(collation),
         },
     };

@@ -11,13 +11,14 @@
 //! - the others go on from where they are, and are not copied again.
 //!
 //! A table that is gone by now has a P0 too: the log reader may still have rows of it in front of it, and they are passed
-//! over in the same way. Where it went to under another name that is captured, it comes in under that.
+//! over in the same way. Where it went to under another name that is captured, it comes in under that. That it is gone is told, without a
+//! structure: a target may have it from a run before.
 //!
 //! A target hears of it in a tick of its own between two transactions: the table is created, and emptied if something of
 //! that name is there already.
 
 use super::discover::list_tables;
-use super::{Capture, Message, Result, begin_now};
+use super::{Capture, CaptureItem, Message, Result, begin_now};
 use crate::config::Config;
 use crate::conn::connect;
 use crate::ddl;
@@ -26,6 +27,7 @@ use crate::server::Server;
 use crate::snapshot::reconcile::TransactionSet;
 use crate::snapshot::watermark::{self, Watermark};
 use cdc_core::plan::pattern::TableSet;
+use cdc_core::schema_change::SchemaChange;
 use cdc_core::{Error, TableId, codes};
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,6 +142,11 @@ impl Capture {
             }
             let Some(found) = adoption.found else {
                 self.log.adopt_nothing(&table, adoption.gtids);
+                // A target may be ahead of this run: the run before has taken the table in there, from a server that had it still,
+                // and no word of the log says that it is gone again, since to the log it has never come.
+                let gone = SchemaChange::DropTable { table };
+                self.tell_schema(vec![gone], None, None);
+                self.out.push_back(CaptureItem::TransactionEnd);
                 continue;
             };
             // rows behind P0 that were passed over are only in a snapshot of behind them

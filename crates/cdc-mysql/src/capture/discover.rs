@@ -72,7 +72,8 @@ pub async fn discover(conn: &mut Conn, config: &Config) -> Result<(TableStructur
         .map_err(|e| query_error(e, doing))?;
     for (database, charset, collation) in charsets {
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        structures.set_database(text(&database), Charset::new(text(&charset), text(&collation)));
+        let collation = ddl::own_name(text(&collation), context.mariadb);
+        structures.set_database(text(&database), Charset::new(text(&charset), collation));
     }
     for sequence in sequences {
         structures.set_sequence(sequence, true);

@@ -66,6 +66,15 @@ fn normal_collation(name: &str) -> String {
     }
 }
 
+/// A collation by the name of its order. MariaDB 11.8 takes MySQL's name for what is its own, of Unicode 14: texts would
+/// be compared by the weights of Unicode 9, if it went by that name here.
+pub(crate) fn own_name(collation: String, mariadb: bool) -> String {
+    if mariadb && collation == "utf8mb4_0900_ai_ci" {
+        return "utf8mb4_uca1400_nopad_ai_ci".to_owned();
+    }
+    collation
+}
+
 /// Most bytes a character takes; 4 for a set we do not know, so that nothing is cut too short.
 pub(super) fn max_bytes(name: &str) -> u64 {
     CHARSETS.iter().find(|c| c.0 == name).map_or(4, |c| c.2)
@@ -117,7 +126,7 @@ pub(super) fn resolve(
     let Some(collation) = collation else {
         return Ok(base.unwrap_or_else(|| inherited.clone()));
     };
-    let collation = normal_collation(collation);
+    let collation = own_name(normal_collation(collation), context.mariadb);
     match of_collation(&collation) {
         Some(set) => Ok(Charset::new(set, collation)),
         // MariaDB: `uca1400_ai_ci` goes with any Unicode set.

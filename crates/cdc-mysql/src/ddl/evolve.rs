@@ -146,7 +146,10 @@ pub(super) fn evolve(
     }
     let mut shape = Shape { columns, primary: Vec::new(), unique: Vec::new() };
     let new_indexes = keys::final_keys(old, indexes, alter, &mut shape)?;
-    let changes = telling::changes(old, &shape, Some(alter))?;
+    let mut changes = telling::changes(old, &shape, Some(alter))?;
+    if let Some(comment) = alter.options.comment.as_ref().filter(|comment| **comment != old.comment) {
+        changes.push(SchemaChange::AlterTableComment { table: old.id.clone(), comment: comment.clone() });
+    }
     let named = alter.options.names_charset() && (context.mariadb || alter.charset_behind_convert);
     if convert.is_some() && named {
         // Both convert to the one and note the other for later columns; MySQL only if it comes behind, and is a
@@ -280,7 +283,11 @@ pub(super) fn between(old: &TableSchema, new: &TableSchema) -> Parsed<(Vec<Schem
     let primary = numbers(&new.primary_key);
     let unique = new.unique_keys.iter().map(numbers).collect();
     let shape = Shape { columns, primary, unique };
-    let changes = telling::changes(old, &shape, None)?;
+    let mut changes = telling::changes(old, &shape, None)?;
+    if old.comment != new.comment {
+        let (table, comment) = (old.id.clone(), new.comment.clone());
+        changes.push(SchemaChange::AlterTableComment { table, comment });
+    }
     let reasons = reasons(old, &shape);
     Ok((changes, reasons))
 }

@@ -10,8 +10,8 @@ use cdc_core::expr::{BinaryOp, Expr, ExprKind, MetaField};
 use cdc_core::plan::pattern::{NamePattern, TablePattern};
 use cdc_core::plan::program::RowMeta;
 use cdc_core::plan::{
-    CheckpointPlan, FlowOp, NamedExpr, OptionValue, Options, Plan, SchemaChangeMode, SelectItem, SinkPlan,
-    SourcePlan, TargetName,
+    CheckpointPlan, FlowOp, KeyConflict, NamedExpr, OptionValue, Options, Plan, SchemaChangeMode, SelectItem,
+    SinkPlan, SourcePlan, TargetName,
 };
 use cdc_core::position::Position;
 use cdc_core::schema::{Charset, ColumnType, IntWidth, TableSchema};
@@ -207,10 +207,10 @@ fn flow(operators: bool) -> FlowPlan {
         exclude: vec![],
         backfill: true,
         soft_delete: None,
-        last_of_key: false,
         view: None,
         upsert: Default::default(),
         on_conflict: Default::default(),
+        key_conflict: KeyConflict::Refuse,
         span: 0..0,
     }
 }

@@ -193,7 +193,7 @@ impl Canal {
                 let sql = format!("CREATE TABLE {} ({})", name(&table.name), parts.join(", "));
                 ("CREATE", &table.name, sql)
             }
-            TargetSchemaChange::AddColumn { table, column: c, implicit } => {
+            TargetSchemaChange::AddColumn { table, column: c, implicit, .. } => {
                 ("ALTER", table, alter(table, format!("ADD COLUMN {}{}", column(c), default(c, *implicit))))
             }
             TargetSchemaChange::RenameColumn { table, from, to } => {
@@ -232,6 +232,28 @@ impl Canal {
                         name(of),
                         if *nullable { "DROP" } else { "SET" }
                     ),
+                };
+                ("ALTER", table, alter(table, what))
+            }
+            TargetSchemaChange::AlterColumnDefault { table, column: c } => {
+                let what = match &c.default {
+                    // the moment is an expression here
+                    Some(default) if default.starts_with("CURRENT_") => format!("SET DEFAULT ({default})"),
+                    Some(default) => format!("SET DEFAULT {default}"),
+                    None if c.nullable => "SET DEFAULT NULL".to_owned(),
+                    None => "DROP DEFAULT".to_owned(),
+                };
+                ("ALTER", table, alter(table, format!("ALTER COLUMN {} {what}", name(&c.name))))
+            }
+            TargetSchemaChange::AlterComment { table, column: of, comment } => {
+                let mut text = Vec::new();
+                push_literal(&mut text, &Value::Text(comment.as_str().into()), 0);
+                let text = String::from_utf8_lossy(&text);
+                let what = match of.as_ref().map(|of| (of, known(table, of))) {
+                    None => format!("COMMENT = {text}"),
+                    Some((_, Some(known))) => format!("MODIFY COLUMN {} COMMENT {text}", column(known)),
+                    // of a table that no line has shown yet the definition is not known
+                    Some((of, None)) => format!("MODIFY COLUMN {} COMMENT {text}", name(of)),
                 };
                 ("ALTER", table, alter(table, what))
             }
@@ -519,7 +541,8 @@ mod tests {
     #[test]
     fn a_new_column_has_what_rows_that_are_there_read() {
         let add = |column: Column, implicit| {
-            let change = TargetSchemaChange::AddColumn { table: "t".into(), column, implicit };
+            let change =
+                TargetSchemaChange::AddColumn { table: "t".into(), column, implicit, keeps_default: true };
             Canal::default().statement(&change).2
         };
         let int = || Column::new("n", ColumnType::Int { width: IntWidth::Int, unsigned: false });

@@ -5,17 +5,20 @@
 //! most one statement, so it is made or not made, never half. How that and a tick's rows hold together, although a
 //! definition commits by itself: see `mysql.rs`.
 //!
+//! A comment of a column can only be changed with all of its definition, so that is read as the target prints it and written
+//! back with the other comment.
+//!
 //! Stored values are converted by the target's own MODIFY, in a strict session: it is a server of the same
 //! family, and what would lose something is an error. Where the two would not agree all the same (a TIMESTAMP
 //! made a DATETIME in the session's time zone; bytes that mean another text in another character set), a
 //! table with rows is refused.
 
 use super::conn::{Errors, Link};
-use super::default::{default_literal, needs_parentheses};
+use super::default::{carried, clauses, comment_clause, default_literal, needs_parentheses, odd_comment};
 use super::look::{Found, FoundColumn, ROW_NUMBER, column_sql, create_table, row_number_sql};
-use super::sql::{clipped, quote, quote_all};
-use super::types::{Declared, Pushed, Slot, declared, hides_labels, layout, normal, takes};
-use crate::default::{as_source, cannot_tell};
+use super::sql::{clipped, quote, quote_all, text};
+use super::types::{Declared, Dialect, Pushed, Slot, declared, hides_labels, layout, normal, takes};
+use crate::default::{as_source, cannot_tell, not_empty};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
 use cdc_core::{Error, Result, Row, Value, codes};
@@ -37,12 +40,15 @@ pub(crate) enum Step {
         sql: String,
         /// The same, with a type that takes less of a row.
         narrow: Option<String>,
+        /// A second one behind it, and the same where that is one of a text. If it is not made because of a crash, the next
+        /// look finds that.
+        then: Option<(String, String)>,
     },
 }
 
 impl Step {
     fn definition(sql: String) -> Step {
-        Step::Definition { sql, narrow: None }
+        Step::Definition { sql, narrow: None, then: None }
     }
 }
 
@@ -50,17 +56,19 @@ impl Step {
 pub(crate) struct Change<'a> {
     pub(crate) link: &'a mut Link,
     pub(crate) errors: Errors<'a>,
+    /// `on_existing = evolve`.
+    pub(crate) evolve: bool,
 }
 
 impl Change<'_> {
     pub(crate) fn plan(&mut self, change: &TargetSchemaChange) -> Result<Step> {
         match change {
             TargetSchemaChange::CreateTable { table } => match self.look(&table.name)? {
-                Some(found) => found.check(table, &self.link.dialect).map(|()| Step::Nothing),
+                Some(found) => Ok(self.widening(&found, table)?.map_or(Step::Nothing, Step::definition)),
                 None => create_table(table, &self.link.dialect).map(Step::definition),
             },
-            TargetSchemaChange::AddColumn { table, column, implicit } => {
-                self.add_column(table, column, *implicit)
+            TargetSchemaChange::AddColumn { table, column, implicit, keeps_default } => {
+                self.add_column(table, column, *implicit, *keeps_default)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
             TargetSchemaChange::FillColumn { table, from, to, only } => {
@@ -81,6 +89,17 @@ impl Change<'_> {
                 })
             }
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            TargetSchemaChange::AlterColumnDefault { table, column } => self.alter_default(table, column),
+            TargetSchemaChange::AlterComment { table, column: None, comment } => {
+                let found = self.there(table)?;
+                if found.comment == *comment || odd_comment(comment).is_some() {
+                    return Ok(Step::Nothing);
+                }
+                Ok(Step::definition(format!("ALTER TABLE {} COMMENT = {}", quote(table), text(comment))))
+            }
+            TargetSchemaChange::AlterComment { table, column: Some(column), comment } => {
+                self.alter_comment(table, column, comment)
+            }
             TargetSchemaChange::ChangeKey { table } => self.change_key(table),
             // NOT NULL is only declared for keys: see the types module
             TargetSchemaChange::AlterNullability { .. } => Ok(Step::Nothing),
@@ -93,6 +112,16 @@ impl Change<'_> {
             }),
             TargetSchemaChange::RenameTable { from, to } => self.rename_table(from, to),
         }
+    }
+
+    /// Does a table that is there take the rows of this one, or is it made to by what loses nothing? Gives the statement that it takes.
+    pub(crate) fn widening(&mut self, found: &Found, table: &TargetTable) -> Result<Option<String>> {
+        let Err(error) = found.check(table, &self.link.dialect) else { return Ok(None) };
+        if !self.evolve {
+            return Err(error);
+        }
+        let statement = found.widening(table, &self.link.dialect)?;
+        if self.has_rows(found)? { Err(not_empty(error)) } else { Ok(statement) }
     }
 
     fn failed(&self, table: &str, e: &mysql_async::Error) -> Error {
@@ -188,44 +217,91 @@ impl Change<'_> {
         Ok(Step::Rows(sql))
     }
 
-    fn add_column(&mut self, table: &str, column: &Column, implicit: bool) -> Result<Step> {
+    /// What others' rows read in a column.
+    fn alter_default(&mut self, table: &str, column: &Column) -> Result<Step> {
+        let found = self.there(table)?;
+        let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
+        Ok(set_default(&found, there, column, &self.link.dialect).map_or(Step::Nothing, Step::definition))
+    }
+
+    fn alter_comment(&mut self, table: &str, column: &str, comment: &str) -> Result<Step> {
+        let found = self.there(table)?;
+        let there = found.column(column).ok_or_else(|| no_column(&found, column))?;
+        if there.comment == comment || odd_comment(comment).is_some() {
+            return Ok(Step::Nothing);
+        }
+        let shown = self
+            .link
+            .texts(format!("SHOW CREATE TABLE {}", quote(table)))
+            .map_err(|e| self.failed(table, &e))?;
+        let shown = shown.first().and_then(|row| row.get(1)).map(String::as_str).unwrap_or_default();
+        let definition = definition(shown, &there.name, comment).ok_or_else(|| {
+            Error::definite(
+                codes::TARGET_DDL,
+                format!("table \"{table}\": the definition of column \"{column}\" is not understood"),
+            )
+            .note(format!("there: {}", clipped(shown)))
+            .help("exclude alter_comment from the flow's schema changes")
+        })?;
+        Ok(Step::definition(format!("ALTER TABLE {} MODIFY COLUMN {definition}", quote(table))))
+    }
+
+    fn add_column(
+        &mut self,
+        table: &str,
+        column: &Column,
+        implicit: bool,
+        keeps_default: bool,
+    ) -> Result<Step> {
         let found = self.there(table)?;
         let dialect = self.link.dialect.clone();
         let wanted = declared(&column.ty, &dialect, false);
+        let kept = Column { default: column.default.clone().filter(|_| keeps_default), ..column.clone() };
         if let Some(there) = found.column(&column.name) {
             let same = normal(&there.ty) == normal(&wanted.ty)
                 || takes(&there.ty, there.charset.as_deref(), &column.ty, &dialect);
-            return if same { Ok(Step::Nothing) } else { Err(differs(&found, there, &wanted.sql())) };
+            if !same {
+                return Err(differs(&found, there, &wanted.sql()));
+            }
+            // a default that it was only to be added with, left by a crash
+            let is_ours = kept.default.is_none() && (column.default.is_some() || implicit);
+            let mend = if is_ours { set_default(&found, there, &kept, &dialect) } else { None };
+            return Ok(mend.map_or(Step::Nothing, Step::definition));
         }
         let (name, here) = (quote(&column.name), quote(table));
-        let mut default = String::new();
+        let clause = |literal: String, ty: &str| {
+            // in parentheses a default is an expression, which any type takes
+            if needs_parentheses(ty, &dialect) && !literal.starts_with('(') {
+                format!(" DEFAULT ({literal})")
+            } else {
+                format!(" DEFAULT {literal}")
+            }
+        };
+        let mut literal = carried(&kept, &wanted.ty, &dialect).ok().flatten();
+        let stays = literal.is_some();
         if self.has_rows(&found)? {
-            let literal = default_literal(&as_source(column, implicit), &dialect).map_err(|why| {
+            literal = default_literal(&as_source(column, implicit), &dialect).map_err(|why| {
                 cannot_tell(table, column, why)
                     .note(format!("statement: ALTER TABLE {here} ADD COLUMN {name} {}", wanted.sql()))
             })?;
-            if let Some(literal) = literal {
-                default = if needs_parentheses(&wanted.ty, &dialect) {
-                    format!(" DEFAULT ({literal})")
-                } else {
-                    format!(" DEFAULT {literal}")
-                };
-            }
         }
-        let add = |d: &Declared, default: &str| {
-            format!("ALTER TABLE {here} ADD COLUMN {name} {} NULL{default}", d.sql())
+        let comment = comment_clause(&column.comment);
+        let add = |d: &Declared| {
+            let default = literal.clone().map_or_else(String::new, |literal| clause(literal, &d.ty));
+            format!("ALTER TABLE {here} ADD COLUMN {name} {} NULL{default}{comment}", d.sql())
         };
-        let narrow = narrower(&wanted).map(|d| {
-            // in parentheses a default is an expression, which any type takes
-            let literal = default.strip_prefix(" DEFAULT ").unwrap_or_default();
-            let in_parentheses = if literal.is_empty() || literal.starts_with('(') {
-                default.clone()
+        // only for the rows that are there
+        let none = |d: &Declared| {
+            if needs_parentheses(&d.ty, &dialect) {
+                format!("ALTER TABLE {here} MODIFY COLUMN {name} {} NULL{comment}", d.sql())
             } else {
-                format!(" DEFAULT ({literal})")
-            };
-            add(&d, &in_parentheses)
-        });
-        Ok(Step::Definition { sql: add(&wanted, &default), narrow })
+                format!("ALTER TABLE {here} ALTER COLUMN {name} SET DEFAULT NULL")
+            }
+        };
+        let narrow = narrower(&wanted);
+        let then =
+            (literal.is_some() && !stays).then(|| (none(&wanted), none(narrow.as_ref().unwrap_or(&wanted))));
+        Ok(Step::Definition { sql: add(&wanted), narrow: narrow.map(|d| add(&d)), then })
     }
 
     fn rename_column(&mut self, table: &str, from: &str, to: &str) -> Result<Step> {
@@ -277,9 +353,12 @@ impl Change<'_> {
         }
         let (here, name) = (quote(table), quote(&there.name));
         let null = if there.not_null { "NOT NULL" } else { "NULL" };
-        let modify = |d: &Declared| format!("ALTER TABLE {here} MODIFY COLUMN {name} {} {null}", d.sql());
+        // its default is set anew by the change behind this one
+        let comment = comment_clause(&there.comment);
+        let modify =
+            |d: &Declared| format!("ALTER TABLE {here} MODIFY COLUMN {name} {} {null}{comment}", d.sql());
         let narrow = narrower(&wanted).filter(|_| !in_key).map(|d| modify(&d));
-        Ok(Step::Definition { sql: modify(&wanted), narrow })
+        Ok(Step::Definition { sql: modify(&wanted), narrow, then: None })
     }
 
     /// Does the target arrive at the values that the source has arrived at?
@@ -342,10 +421,10 @@ impl Change<'_> {
         for &i in &table.key {
             let name = &table.schema.columns[i].name;
             let there = found.column(name).ok_or_else(|| no_column(&found, name))?;
-            wanted.push((there, &all[i]));
+            wanted.push((there, &all[i], &table.schema.columns[i]));
         }
         let now = found.primary_key();
-        let names: Vec<&str> = wanted.iter().map(|(c, _)| &*c.name).collect();
+        let names: Vec<&str> = wanted.iter().map(|(c, _, _)| &*c.name).collect();
         if now == names && (!names.is_empty() || !found.has_primary_key() || found.has_row_number()) {
             return Ok(Step::Nothing);
         }
@@ -359,10 +438,12 @@ impl Change<'_> {
         // of a key until now: a row without it may come from here on
         for name in now.iter().filter(|n| !names.contains(n)) {
             let Some(i) = table.schema.column_index(name) else { continue };
-            parts.push(format!("MODIFY COLUMN {}", column_sql(name, &all[i], false)));
+            let rest = clauses(&table.schema.columns[i], &all[i], &dialect);
+            parts.push(format!("MODIFY COLUMN {}{rest}", column_sql(name, &all[i], false)));
         }
-        for (there, declared) in &wanted {
-            parts.push(format!("MODIFY COLUMN {}", column_sql(&there.name, declared, true)));
+        for (there, declared, column) in &wanted {
+            let rest = clauses(column, declared, &dialect);
+            parts.push(format!("MODIFY COLUMN {}{rest}", column_sql(&there.name, declared, true)));
         }
         if names.is_empty() {
             parts.push(format!("ADD COLUMN {} FIRST", row_number_sql()));
@@ -387,6 +468,106 @@ impl Change<'_> {
             .help(format!("move one of them away: RENAME TABLE {} TO ..;", quote(to)))),
             (None, None) => self.there(from).map(|_| Step::Nothing),
             (Some(_), None) => Ok(Step::definition(format!("RENAME TABLE {} TO {}", quote(from), quote(to)))),
+        }
+    }
+}
+
+/// The statement that gives a column of the target the default that the source's has, or none; `None` where there is nothing to do.
+fn set_default(found: &Found, there: &FoundColumn, column: &Column, dialect: &Dialect) -> Option<String> {
+    // what it has no default for is told elsewhere: see `carried`
+    let wanted = carried(column, &there.ty, dialect).ok().flatten();
+    if wanted.is_none() && !there.default {
+        return None;
+    }
+    let (here, name) = (quote(&found.name), quote(&there.name));
+    if needs_parentheses(&there.ty, dialect) {
+        // SET DEFAULT takes none of a text there, not even NULL
+        let of = |word: &str, name: &Option<String>| {
+            name.as_ref().map_or_else(String::new, |name| format!(" {word} {name}"))
+        };
+        return Some(format!(
+            "ALTER TABLE {here} MODIFY COLUMN {name} {}{}{} {}{}{}",
+            there.ty,
+            of("CHARACTER SET", &there.charset),
+            of("COLLATE", &there.collation),
+            if there.not_null { "NOT NULL" } else { "NULL" },
+            wanted.map_or_else(String::new, |text| format!(" DEFAULT {text}")),
+            comment_clause(&there.comment)
+        ));
+    }
+    let what = match wanted {
+        // MySQL takes the moment for an expression here
+        Some(moment) if moment.starts_with("CURRENT_TIMESTAMP") && !dialect.mariadb => {
+            format!("SET DEFAULT ({moment})")
+        }
+        Some(literal) => format!("SET DEFAULT {literal}"),
+        None if there.not_null => "DROP DEFAULT".to_owned(),
+        // a column that has lost its default by DROP takes no row without a value, though it may hold NULL
+        None => "SET DEFAULT NULL".to_owned(),
+    };
+    Some(format!("ALTER TABLE {here} ALTER COLUMN {name} {what}"))
+}
+
+/// A column's definition out of what SHOW CREATE TABLE prints, with another comment.
+fn definition(shown: &str, column: &str, comment: &str) -> Option<String> {
+    // the table's name may hold a parenthesis
+    let named = behind_quotes(shown.as_bytes(), shown.find('`')?, b'`')?;
+    let body = shown.get(named..)?.trim_start().strip_prefix('(')?;
+    let name = format!("{} ", quote(column));
+    let bytes = body.as_bytes();
+    // parts end at commas that are in no quotes and no parentheses
+    let (mut depth, mut start, mut at) = (0_usize, 0, 0);
+    // where the comment stands, and where it may if there is none: MariaDB takes none behind a CHECK
+    let (mut stands, mut may): (Option<(usize, usize)>, Option<usize>) = (None, None);
+    while at < bytes.len() {
+        let here = |word: &str| body.get(at..).is_some_and(|rest| rest.starts_with(word));
+        match bytes[at] {
+            mark @ (b'\'' | b'"' | b'`') => at = behind_quotes(bytes, at, mark)?,
+            b' ' if depth == 0 && here(" COMMENT '") => {
+                let end = behind_quotes(bytes, at + " COMMENT ".len(), b'\'')?;
+                stands = Some((at, end));
+                at = end;
+            }
+            b',' | b')' if depth == 0 => {
+                if body.get(start..at)?.trim_start().starts_with(&name) {
+                    let place = may.unwrap_or(at);
+                    let (from, to) = stands.unwrap_or((place, place));
+                    let (before, behind) = (body.get(start..from)?.trim(), body.get(to..at)?.trim());
+                    return Some(
+                        format!("{before} COMMENT {} {behind}", text(comment)).trim_end().to_owned(),
+                    );
+                }
+                if bytes[at] == b')' {
+                    return None;
+                }
+                at += 1;
+                (start, stands, may) = (at, None, None);
+            }
+            mark => {
+                if depth == 0 && may.is_none() && here(" CHECK (") {
+                    may = Some(at);
+                }
+                match mark {
+                    b'(' => depth += 1,
+                    b')' => depth -= 1,
+                    _ => {}
+                }
+                at += 1;
+            }
+        }
+    }
+    None
+}
+
+/// The place behind what stands in quotes at `at`.
+fn behind_quotes(bytes: &[u8], mut at: usize, quote: u8) -> Option<usize> {
+    at += 1;
+    loop {
+        match *bytes.get(at)? {
+            b'\\' if quote != b'`' => at += 2,
+            b if b == quote && bytes.get(at + 1) == Some(&quote) => at += 2,
+            b if b == quote => return Some(at + 1),
+            _ => at += 1,
         }
     }
 }
@@ -430,4 +611,42 @@ fn no_column(found: &Found, column: &str) -> Error {
     )
     .note(format!("found: {}", found.shown()))
     .help("the column was dropped or renamed there by somebody else; put it back")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::definition;
+
+    #[test]
+    fn a_definition_gets_another_comment() {
+        let shown = "CREATE TABLE `t (1` (
+  `id` int NOT NULL COMMENT 'the key, with ) and '' and \\' in it',
+  `a``b` varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'x, COMMENT ''y''' COMMENT 'z',
+  `g` int GENERATED ALWAYS AS ((`id` + length(_utf8mb4'COMMENT '))) VIRTUAL COMMENT '',
+  `n` int DEFAULT NULL /*!80023 INVISIBLE */,
+  `j` longtext DEFAULT NULL COMMENT 'json' CHECK (json_valid(`j`)),
+  `k` longtext DEFAULT NULL CHECK (json_valid(`k`)),
+  `last` datetime(3) DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP(3),
+  PRIMARY KEY (`id`) COMMENT 'not a column'
+) ENGINE=InnoDB COMMENT='a table, (this one)'";
+        for (column, wanted) in [
+            ("id", "`id` int NOT NULL COMMENT 'c\\'s'"),
+            (
+                "a`b",
+                "`a``b` varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'x, COMMENT ''y''' COMMENT 'c\\'s'",
+            ),
+            (
+                "g",
+                "`g` int GENERATED ALWAYS AS ((`id` + length(_utf8mb4'COMMENT '))) VIRTUAL COMMENT 'c\\'s'",
+            ),
+            ("n", "`n` int DEFAULT NULL /*!80023 INVISIBLE */ COMMENT 'c\\'s'"),
+            ("j", "`j` longtext DEFAULT NULL COMMENT 'c\\'s' CHECK (json_valid(`j`))"),
+            ("k", "`k` longtext DEFAULT NULL COMMENT 'c\\'s' CHECK (json_valid(`k`))"),
+            ("last", "`last` datetime(3) DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP(3) COMMENT 'c\\'s'"),
+        ] {
+            assert_eq!(definition(shown, column, "c's").as_deref(), Some(wanted));
+        }
+        assert_eq!(definition(shown, "PRIMARY", ""), None);
+        assert_eq!(definition("CREATE TABLE `t` (\n  `a` int COMMENT 'open", "a", ""), None);
+    }
 }

@@ -9,9 +9,10 @@
 //! manual 13.6).
 
 use super::sql;
-use super::types::Dialect;
-use crate::default::{Literal, literal};
+use super::types::{Declared, Dialect, word_and_length};
+use crate::default::{Literal, default_value, literal, moment_of};
 use cdc_core::schema::{Column, ColumnType};
+use cdc_core::value::Value;
 
 /// The literal, or why the value cannot be told. `None`: NULL.
 pub(crate) fn default_literal(column: &Column, dialect: &Dialect) -> Result<Option<String>, String> {
@@ -43,6 +44,75 @@ pub(crate) fn default_literal(column: &Column, dialect: &Dialect) -> Result<Opti
             .map(Some)
             .ok_or_else(|| format!("{} has no implicit default", column.ty)),
     }
+}
+
+/// What stands behind DEFAULT at the target, of a column that is `declared` so there; `None` where the source has no default.
+///
+/// A default at the target is for rows that somebody else inserts there. So it must mean there what it means at the
+/// source: a constant that the target's column holds as the source's does, or the moment of the statement, in the session's time zone
+/// on both sides. An expression may mean another thing at another version or flavor of the server and is left out, with the
+/// reason.
+pub(crate) fn carried(column: &Column, declared: &str, dialect: &Dialect) -> Result<Option<String>, String> {
+    if column.default.is_none() || column.generated.is_some() || column.auto_increment {
+        return Ok(None);
+    }
+    if let Some(moment) = moment_of(column) {
+        let digits = moment?;
+        return Ok(Some(if digits == 0 {
+            "CURRENT_TIMESTAMP".to_owned()
+        } else {
+            format!("CURRENT_TIMESTAMP({digits})")
+        }));
+    }
+    let Some(text) = default_literal(&Column { nullable: true, ..column.clone() }, dialect)? else {
+        return Ok(None);
+    };
+    let default = column.default.as_deref().unwrap_or_default();
+    let value = default_value(column)?;
+    let text = match (&column.ty, &value) {
+        // these are texts at the target, in the one spelling that their values have
+        (ColumnType::Uuid | ColumnType::Inet4 | ColumnType::Inet6, Value::Text(value)) => sql::text(value),
+        _ => text,
+    };
+    let (word, length) = word_and_length(declared);
+    let fits = match (&value, word) {
+        (Value::Text(text), "char" | "varchar") => text.chars().count() <= length,
+        (Value::Text(text), "binary" | "varbinary") => text.len() <= length,
+        (Value::Bytes(bytes), "binary" | "varbinary") => bytes.len() <= length,
+        // stored as a text with all its digits
+        (Value::Decimal(_), word) => word == "decimal",
+        _ => true,
+    };
+    if !fits {
+        return Err(format!("DEFAULT {default} does not fit into {declared}"));
+    }
+    if needs_parentheses(declared, dialect) {
+        if dialect.number < 80_013 {
+            return Err(format!("this server has no default for {declared}"));
+        }
+        return Ok(Some(format!("({text})")));
+    }
+    Ok(Some(text))
+}
+
+/// What stands behind a column's type and NULL: its default and its comment, as far as the target has them.
+pub(crate) fn clauses(column: &Column, declared: &Declared, dialect: &Dialect) -> String {
+    let default = carried(column, &declared.ty, dialect).ok().flatten();
+    let default = default.map_or_else(String::new, |text| format!(" DEFAULT {text}"));
+    format!("{default}{}", comment_clause(&column.comment))
+}
+
+/// ` COMMENT '..'`; nothing for none.
+pub(crate) fn comment_clause(comment: &str) -> String {
+    if comment.is_empty() || odd_comment(comment).is_some() {
+        return String::new();
+    }
+    format!(" COMMENT {}", sql::text(comment))
+}
+
+/// Why a comment has no place at the target.
+pub(crate) fn odd_comment(comment: &str) -> Option<&'static str> {
+    comment.chars().any(|c| c > '\u{ffff}').then_some("MySQL takes no character beyond U+FFFF in comments")
 }
 
 /// Does DEFAULT of this type take a literal only as an expression, in parentheses?
@@ -102,6 +172,46 @@ fn implicit(ty: &ColumnType, dialect: &Dialect) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_means_the_same_is_carried() {
+        let mysql = Dialect { number: 90_700, ..Dialect::default() };
+        let mariadb = Dialect { mariadb: true, number: 110_800, ..Dialect::default() };
+        let of = |ty: ColumnType, default: &str, declared: &str, dialect: &Dialect| {
+            let column = Column { default: Some(default.to_owned()), ..Column::new("c", ty).not_null() };
+            carried(&column, declared, dialect)
+        };
+        let text = || ColumnType::VarChar { length: 9, charset: cdc_core::schema::Charset::utf8mb4() };
+        let at = |fsp| ColumnType::DateTime { fsp };
+        let int = ColumnType::Int { width: cdc_core::schema::IntWidth::Int, unsigned: false };
+        let some = |t: &str| Ok(Some(t.to_owned()));
+        assert_eq!(of(int.clone(), "7", "int", &mysql), some("7"));
+        assert_eq!(of(text(), "'it''s'", "varchar(9)", &mysql), some("'it\\'s'"));
+        assert_eq!(of(text(), "'x'", "text", &mysql), some("('x')"));
+        assert_eq!(of(text(), "'x'", "text", &mariadb), some("'x'"));
+        assert_eq!(of(at(3), "CURRENT_TIMESTAMP(3)", "datetime(3)", &mysql), some("CURRENT_TIMESTAMP(3)"));
+        assert_eq!(of(at(0), "CURRENT_TIMESTAMP", "datetime", &mariadb), some("CURRENT_TIMESTAMP"));
+        assert_eq!(of(at(0), "'0000-00-00 00:00:00'", "datetime", &mysql), some("'0000-00-00 00:00:00'"));
+        let uuid = "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'";
+        assert_eq!(of(ColumnType::Uuid, uuid, "char(36)", &mysql), some(&uuid.to_lowercase()));
+        // nothing to carry: DEFAULT NULL is none
+        assert_eq!(of(int.clone(), "NULL", "int", &mysql), Ok(None));
+        let stamp = ColumnType::Timestamp { fsp: 0 };
+        let decimal = ColumnType::Decimal { precision: 40, scale: 35, unsigned: false };
+        for (ty, default, declared) in [
+            (text(), "(uuid())", "varchar(9)"),
+            (text(), "CURRENT_TIMESTAMP", "varchar(9)"),
+            (int, "(1 + 1)", "int"),
+            (at(6), "CURRENT_TIMESTAMP", "datetime(6)"),
+            (stamp, "'2026-01-01 00:00:00'", "timestamp"),
+            (text(), "'four'", "varchar(3)"),
+            (decimal, "0", "varchar(42)"),
+        ] {
+            assert!(of(ty, default, declared, &mysql).is_err(), "{default} as {declared}");
+        }
+        let old = Dialect { number: 50_744, ..Dialect::default() };
+        assert!(of(text(), "'x'", "text", &old).is_err());
+    }
 
     #[test]
     fn only_constants_are_read_and_they_are_written_anew() {

@@ -1,8 +1,10 @@
 //! What is at the target: the shape of a table, and whether it takes our rows.
 
 use super::conn::Link;
+use super::default::{clauses, comment_clause};
 use super::sql::{self, clipped, quote, quote_all};
-use super::types::{Declared, Dialect, layout, normal, takes};
+use super::types::{Declared, Dialect, layout, normal, takes, widens};
+use crate::default::not_widened;
 use cdc_core::connector::TargetTable;
 use cdc_core::schema::{Column, ColumnType, same_name};
 use cdc_core::{Error, Result, codes};
@@ -20,6 +22,7 @@ pub(crate) struct Found {
     /// `BASE TABLE`, `VIEW`, `SEQUENCE`, ..
     kind: String,
     engine: String,
+    pub(crate) comment: String,
     pub(crate) columns: Vec<FoundColumn>,
     uniques: Vec<Unique>,
 }
@@ -34,7 +37,12 @@ pub(crate) struct FoundColumn {
     pub(crate) collation: Option<String>,
     pub(crate) not_null: bool,
     has_default: bool,
+    /// A default of its own; not a NULL that the server shows for none.
+    pub(crate) default: bool,
+    pub(crate) comment: String,
     generated: bool,
+    /// Nothing but a type, NULL or NOT NULL and a comment: what MODIFY COLUMN of a type and a comment keeps.
+    plain: bool,
 }
 
 /// A unique index.
@@ -50,17 +58,17 @@ impl Found {
     pub(crate) fn look(link: &mut Link, table: &str) -> Answer<Option<Found>> {
         let named = sql::text(table);
         let tables = link.texts(format!(
-            "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES \
+            "SELECT TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COMMENT FROM information_schema.TABLES \
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {named}"
         ))?;
         // servers on some file systems compare names without regard to letter case
         let Some(row) = tables.iter().find(|r| r[0] == table).or(tables.first()) else { return Ok(None) };
-        let (name, kind, engine) = (row[0].clone(), row[1].clone(), row[2].clone());
+        let [name, kind, engine, comment] = [0, 1, 2, 3].map(|i| row[i].clone());
         let named = sql::text(&name);
         let columns = link
             .rows(format!(
                 "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE, COLUMN_DEFAULT, \
-                 EXTRA FROM information_schema.COLUMNS \
+                 EXTRA, COLUMN_COMMENT FROM information_schema.COLUMNS \
                  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {named} ORDER BY ORDINAL_POSITION"
             ))?
             .into_iter()
@@ -73,13 +81,20 @@ impl Found {
                 let not_null = next().as_deref() == Some("NO");
                 let default = next();
                 let extra = next().unwrap_or_default().to_ascii_lowercase();
+                let comment = next().unwrap_or_default();
+                // MariaDB prints literals in quotes, so this is none of them
+                let is_null = link.dialect.mariadb && default.as_deref() == Some("NULL");
                 FoundColumn {
+                    // MariaDB says of a column without default that NULL is it
+                    plain: extra.is_empty() && default.as_deref().is_none_or(|d| d == "NULL"),
                     name,
                     ty,
                     charset: charset.map(|c| if c == "utf8" { "utf8mb3".to_owned() } else { c }),
                     collation,
                     not_null,
                     has_default: default.is_some() || extra.contains("auto_increment"),
+                    default: default.is_some() && !is_null,
+                    comment,
                     generated: extra.contains("generated") && !extra.contains("default_generated"),
                 }
             })
@@ -101,7 +116,7 @@ impl Found {
                 None => uniques.push(Unique { index, columns: vec![column] }),
             }
         }
-        Ok(Some(Found { name, kind, engine, columns, uniques }))
+        Ok(Some(Found { name, kind, engine, comment, columns, uniques }))
     }
 
     /// A column of this name, in the spelling of the table.
@@ -160,6 +175,25 @@ impl Found {
         clipped(&format!("{} ({})", quote(&self.name), columns.join(", ")))
     }
 
+    /// The statement that makes an empty table take the rows of this one, so that it can hold all that it could before; `None` if it does.
+    ///
+    /// # Errors
+    /// `TARGET_SHAPE` if that is not enough, and nothing is to be done then.
+    pub(crate) fn widening(&self, table: &TargetTable, dialect: &Dialect) -> Result<Option<String>> {
+        let misfits = self.misfits(table, dialect);
+        let left: Vec<String> =
+            misfits.iter().filter(|m| m.widens.is_none()).map(|m| m.what.clone()).collect();
+        if !left.is_empty() {
+            return self.check(table, dialect).map(|()| None).map_err(|e| not_widened(e, &left));
+        }
+        let parts: Vec<String> = misfits.into_iter().filter_map(|m| m.widens).collect();
+        Ok((!parts.is_empty()).then(|| format!("ALTER TABLE {} {}", quote(&self.name), parts.join(", "))))
+    }
+
+    fn is_unique(&self, column: &str) -> bool {
+        self.uniques.iter().any(|u| u.columns.iter().flatten().any(|c| c == column))
+    }
+
     /// Does it take the rows of this table?
     pub(crate) fn check(&self, table: &TargetTable, dialect: &Dialect) -> Result<()> {
         let misfits = self.misfits(table, dialect);
@@ -189,7 +223,7 @@ impl Found {
             "RENAME TABLE {here} TO {}; -- then it is made anew",
             quote(&format!("{}_before", self.name))
         );
-        let misfit = |what: String, mend: String| Misfit { what, mend };
+        let misfit = |what: String, mend: String| Misfit { what, mend, widens: None };
         if self.kind != "BASE TABLE" {
             let mend = format!("send the flow to another name than \"{}\"", self.name);
             return vec![misfit(format!("it is a {}, not a table of rows", self.kind), mend)];
@@ -216,38 +250,53 @@ impl Found {
         for (i, column) in table.schema.columns.iter().enumerate() {
             let wanted = super::types::declared(&column.ty, dialect, table.key.contains(&i));
             match self.column(&column.name) {
-                None => misfits.push(misfit(
-                    format!("column \"{}\" {} is not there", column.name, wanted.ty),
-                    format!("ALTER TABLE {here} ADD COLUMN {} {} NULL;", quote(&column.name), wanted.sql()),
-                )),
+                None => misfits.push(Misfit {
+                    widens: Some(format!("ADD COLUMN {} {} NULL", quote(&column.name), wanted.sql())),
+                    ..misfit(
+                        format!("column \"{}\" {} is not there", column.name, wanted.ty),
+                        format!(
+                            "ALTER TABLE {here} ADD COLUMN {} {} NULL;",
+                            quote(&column.name),
+                            wanted.sql()
+                        ),
+                    )
+                }),
                 Some(found) if found.generated => misfits.push(misfit(
                     format!("column \"{}\" is generated there", found.name),
                     format!("ALTER TABLE {here} DROP COLUMN {};", quote(&found.name)),
                 )),
-                Some(found) if !self.column_takes(found, i, table, dialect) => misfits.push(misfit(
-                    format!(
-                        "column \"{}\" is {} there; values of {} need {}",
-                        found.name,
-                        found.ty,
-                        column.ty,
-                        wanted.sql()
-                    ),
-                    format!(
-                        "ALTER TABLE {here} MODIFY COLUMN {} {}{};",
-                        quote(&found.name),
-                        wanted.sql(),
-                        if found.not_null { " NOT NULL" } else { " NULL" }
-                    ),
-                )),
+                Some(found) if !self.column_takes(found, i, table, dialect) => {
+                    let in_key = table.key.contains(&i);
+                    let not_null = in_key || (found.not_null && !column.nullable);
+                    let does = found.plain && widens(&found.ty, &column.ty, dialect);
+                    misfits.push(Misfit {
+                        widens: does.then(|| found.modified(&wanted.sql(), not_null)),
+                        ..misfit(
+                            format!(
+                                "column \"{}\" is {} there; values of {} need {}",
+                                found.name,
+                                found.ty,
+                                column.ty,
+                                wanted.sql()
+                            ),
+                            format!(
+                                "ALTER TABLE {here} MODIFY COLUMN {} {}{};",
+                                quote(&found.name),
+                                wanted.sql(),
+                                if not_null { " NOT NULL" } else { " NULL" }
+                            ),
+                        )
+                    });
+                }
                 Some(found) if found.not_null && column.nullable && !table.key.contains(&i) => {
-                    misfits.push(misfit(
-                        format!("column \"{}\" is NOT NULL there; the source may hold NULL", found.name),
-                        format!(
-                            "ALTER TABLE {here} MODIFY COLUMN {} {} NULL;",
-                            quote(&found.name),
-                            wanted.sql()
-                        ),
-                    ));
+                    let modified = found.modified(&found.as_it_is(), false);
+                    misfits.push(Misfit {
+                        widens: (found.plain && !self.is_unique(&found.name)).then(|| modified.clone()),
+                        ..misfit(
+                            format!("column \"{}\" is NOT NULL there; the source may hold NULL", found.name),
+                            format!("ALTER TABLE {here} {modified};"),
+                        )
+                    });
                 }
                 Some(_) => {}
             }
@@ -255,10 +304,14 @@ impl Found {
         for found in &self.columns {
             let ours = table.schema.column_index(&found.name).is_some();
             if !ours && found.not_null && !found.has_default && !found.generated {
-                misfits.push(misfit(
-                    format!("column \"{}\" is not ours, NOT NULL and has no default", found.name),
-                    format!("ALTER TABLE {here} ALTER COLUMN {} SET DEFAULT ..;", quote(&found.name)),
-                ));
+                let may = found.plain && !self.is_unique(&found.name);
+                misfits.push(Misfit {
+                    widens: may.then(|| found.modified(&found.as_it_is(), false)),
+                    ..misfit(
+                        format!("column \"{}\" is not ours, NOT NULL and has no default", found.name),
+                        format!("ALTER TABLE {here} ALTER COLUMN {} SET DEFAULT ..;", quote(&found.name)),
+                    )
+                });
             }
         }
         misfits.extend(self.key_misfits(table, dialect, &away));
@@ -309,7 +362,11 @@ impl Found {
                 } else {
                     format!("ours is the key ({wanted})")
                 };
-                misfits.push(Misfit { what: format!("({text}) is unique there; {ours}"), mend });
+                misfits.push(Misfit {
+                    what: format!("({text}) is unique there; {ours}"),
+                    mend,
+                    widens: None,
+                });
                 continue;
             }
             found = true;
@@ -327,7 +384,7 @@ impl Found {
                         there.ty,
                         dialect.exact()
                     );
-                    misfits.push(Misfit { what, mend });
+                    misfits.push(Misfit { what, mend, widens: None });
                 }
             }
         }
@@ -335,6 +392,7 @@ impl Found {
             misfits.push(Misfit {
                 what: format!("it has no key, ours is ({wanted})"),
                 mend: format!("ALTER TABLE {here} ADD PRIMARY KEY ({wanted});"),
+                widens: None,
             });
         }
         misfits
@@ -344,6 +402,29 @@ impl Found {
 struct Misfit {
     what: String,
     mend: String,
+    /// The part of an ALTER TABLE behind which the table can hold all that it could before.
+    widens: Option<String>,
+}
+
+impl FoundColumn {
+    /// Its type and character set.
+    fn as_it_is(&self) -> String {
+        let charset = match (&self.charset, &self.collation) {
+            (Some(charset), Some(collation)) => format!(" CHARACTER SET {charset} COLLATE {collation}"),
+            _ => String::new(),
+        };
+        format!("{}{charset}", self.ty)
+    }
+
+    /// The part of an ALTER TABLE that gives it another type.
+    fn modified(&self, ty: &str, not_null: bool) -> String {
+        let null = if not_null { "NOT NULL" } else { "NULL" };
+        let comment = match &*self.comment {
+            "" => String::new(),
+            comment => format!(" COMMENT {}", sql::text(comment)),
+        };
+        format!("MODIFY COLUMN {} {ty} {null}{comment}", quote(&self.name))
+    }
 }
 
 /// Does the target's collation hold for equal only what the source's holds for equal?
@@ -377,7 +458,9 @@ pub(crate) fn create_table(table: &TargetTable, dialect: &Dialect) -> Result<Str
         .iter()
         .zip(&declared)
         .enumerate()
-        .map(|(i, (c, d))| column_sql(&c.name, d, table.key.contains(&i)))
+        .map(|(i, (c, d))| {
+            format!("{}{}", column_sql(&c.name, d, table.key.contains(&i)), clauses(c, d, dialect))
+        })
         .collect();
     if table.is_multiset() {
         parts.insert(0, row_number_sql());
@@ -386,9 +469,10 @@ pub(crate) fn create_table(table: &TargetTable, dialect: &Dialect) -> Result<Str
         parts.push(format!("PRIMARY KEY ({})", quote_all(names)));
     }
     Ok(format!(
-        "CREATE TABLE {} ({}) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4",
+        "CREATE TABLE {} ({}) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4{}",
         quote(&table.name),
-        parts.join(", ")
+        parts.join(", "),
+        comment_clause(&table.schema.comment)
     ))
 }
 

@@ -76,6 +76,8 @@ pub struct MysqlOptions {
     pub tls_cert: Option<Named>,
     /// Its private key, PEM.
     pub tls_key: Option<Named>,
+    /// A table that is there, of another shape and empty, is changed where that loses nothing.
+    pub evolve: bool,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
     /// How long the server may be silent before it is looked whether it is at work.
@@ -98,7 +100,7 @@ impl MysqlOptions {
     /// The options in a plan; paths relative to `base`.
     ///
     /// # Errors
-    /// `MISSING_OPTION`, `OPTION_VALUE`, `OPTION_NOT_YET`, `URL_MALFORMED`.
+    /// `MISSING_OPTION`, `OPTION_VALUE`, `URL_MALFORMED`.
     pub fn from_plan(plan: &SinkPlan, base: &Path) -> Result<MysqlOptions> {
         let options = &plan.options;
         let needed = |name: &str, help: &str| match options.text(name) {
@@ -122,13 +124,7 @@ impl MysqlOptions {
             )
             .help("a url reads like mysql://127.0.0.1:3306; account and database are options of their own")
         })?;
-        if word_option(plan, "on_existing", ON_EXISTING)? == "evolve" {
-            return Err(Error::definite(
-                codes::OPTION_NOT_YET,
-                format!("sink \"{}\": on_existing = evolve is not built yet", plan.name),
-            )
-            .help("write on_existing = check, which shows what has to be changed"));
-        }
+        let evolve = word_option(plan, "on_existing", ON_EXISTING)? == "evolve";
         let tls = match word_option(plan, "tls", TLS)? {
             "disabled" => Tls::Disabled,
             "required" => Tls::Required,
@@ -149,6 +145,7 @@ impl MysqlOptions {
             tls_ca: named("tls_ca"),
             tls_cert: named("tls_cert"),
             tls_key: named("tls_key"),
+            evolve,
             connect_timeout: Duration::from_millis(options.duration_ms("connect_timeout").unwrap_or(10_000)),
             answer_timeout: Duration::from_millis(options.duration_ms("answer_timeout").unwrap_or(30_000)),
             secret_place: secret("url"),

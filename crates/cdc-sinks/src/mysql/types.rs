@@ -137,7 +137,7 @@ impl Declared {
 }
 
 /// `varchar(20)` as `varchar` and 20.
-fn word_and_length(ty: &str) -> (&str, usize) {
+pub(crate) fn word_and_length(ty: &str) -> (&str, usize) {
     let (word, rest) = ty.split_once('(').unwrap_or((ty, ""));
     let digits = rest.split([',', ')']).next().unwrap_or_default();
     (word, digits.parse().unwrap_or(0))
@@ -419,6 +419,63 @@ fn members_of(column_type: &str) -> Vec<String> {
         members.push(member);
     }
     members
+}
+
+/// Does a column of the type that we declare for `ty` hold all that one of the target's `found` type could? By the rules by which types of
+/// several source tables get a common one: what is a number stays one, and texts are no numbers. Any character set is held by ours.
+pub(crate) fn widens(found: &str, ty: &ColumnType, dialect: &Dialect) -> bool {
+    let (theirs, ours) = (normal(found), normal(&declared(ty, dialect, false).ty));
+    let unsigned = |ty: &str| ty.ends_with(" unsigned");
+    let word = |ty: &str| word_and_length(ty).0.split(' ').next().unwrap_or_default().to_owned();
+    let (from, to) = (word(&theirs), word(&ours));
+    let (n, m) = (word_and_length(&theirs).1, word_and_length(&ours).1);
+    let scale =
+        |ty: &str| ty.split_once(',').and_then(|(_, s)| s.trim_end_matches(')').parse::<usize>().ok());
+    let integer =
+        |word: &str| ["tinyint", "smallint", "mediumint", "int", "bigint"].iter().position(|w| *w == word);
+    let room = |word: &str, n: usize, bytes: usize| match word {
+        "char" | "varchar" | "binary" | "varbinary" => Some(n * bytes),
+        "tinytext" | "tinyblob" => Some(255),
+        "text" | "blob" => Some(65_535),
+        "mediumtext" | "mediumblob" => Some(16_777_215),
+        "longtext" | "longblob" => Some(usize::MAX),
+        _ => None,
+    };
+    let is_text = |word: &str| word.ends_with("char") || word.ends_with("text");
+    match (from.as_str(), to.as_str()) {
+        (from, to) if integer(from).is_some() && integer(to).is_some() => {
+            let (a, b) = (integer(from), integer(to));
+            match (unsigned(&theirs), unsigned(&ours)) {
+                (true, true) | (false, false) => a <= b,
+                (true, false) => a < b,
+                (false, true) => false,
+            }
+        }
+        (from, "decimal") if integer(from).is_some() => {
+            let digits = [3, 5, 8, 10, 20][integer(from).unwrap_or(4)];
+            m.saturating_sub(scale(&ours).unwrap_or(0)) >= digits
+        }
+        ("decimal", "decimal") => {
+            let (s, t) = (scale(&theirs).unwrap_or(0), scale(&ours).unwrap_or(0));
+            s <= t && n.saturating_sub(s) <= m.saturating_sub(t)
+        }
+        ("float", "double") | ("date", "datetime") => true,
+        ("datetime", "datetime") | ("timestamp", "timestamp") | ("time", "time") => n <= m,
+        // a CHAR gives no spaces at its end, so it goes into no other type
+        ("char", "char") | ("varchar", "varchar") | ("varbinary", "varbinary") | ("bit", "bit") => n <= m,
+        ("varchar" | "tinytext" | "text" | "mediumtext" | "longtext", to) if is_text(to) && to != "char" => {
+            // characters of ours have up to four bytes, and those of a text were counted in bytes
+            match (room(&from, n, 4), room(to, m, 1)) {
+                (Some(theirs), Some(ours)) => theirs <= ours,
+                _ => false,
+            }
+        }
+        (
+            "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob",
+            "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob",
+        ) => room(&from, n, 1) <= room(&to, m, 1),
+        _ => false,
+    }
 }
 
 /// Does a column of the target's `found` type and character set keep values of `ty` as they are?

@@ -184,6 +184,49 @@ impl Writer {
         self.flush(way, &mut pending)
     }
 
+    /// The first of these keys whose row comes from another source table than `owners`, and which.
+    pub(crate) fn other_owner(
+        &self,
+        way: &mut Way<'_>,
+        keys: &[Row],
+        owners: &[&str],
+    ) -> Result<Option<(usize, String)>, Error> {
+        let Some(told_by) = self.table.told_by else { return Ok(None) };
+        let whose = quote(&self.names[told_by]);
+        let owners: Vec<String> = owners.iter().map(|owner| super::sql::text(owner)).collect();
+        let other =
+            format!("CONVERT({whose} USING utf8mb4) COLLATE utf8mb4_bin NOT IN ({})", owners.join(", "));
+        let kept = self.table.soft_delete.map(|flag| format!(" AND {} = 0", quote(&self.names[flag])));
+        let tail = format!(") AND {other}{} LIMIT 1", kept.unwrap_or_default());
+        let mut ask = |keys: &[Row]| -> Result<Option<String>, Error> {
+            let mut sql = format!("SELECT {whose} FROM {} WHERE (", self.here).into_bytes();
+            for (n, key) in keys.iter().enumerate() {
+                if n > 0 {
+                    sql.extend_from_slice(b" OR ");
+                }
+                self.push_key(&mut sql, key)?;
+            }
+            sql.extend_from_slice(tail.as_bytes());
+            let found = way.link.texts(&sql).map_err(|e| {
+                let doing = format!("looking whose rows of table \"{}\" are there", self.table.name);
+                way.errors.of(codes::TARGET_WRITE, &doing, &e)
+            })?;
+            Ok(found.into_iter().flatten().next())
+        };
+        for (n, some) in keys.chunks(KEYS).enumerate() {
+            if ask(some)?.is_none() {
+                continue;
+            }
+            // which of them? That is asked once in a run
+            for (place, key) in some.iter().enumerate() {
+                if let Some(owner) = ask(std::slice::from_ref(key))? {
+                    return Ok(Some((n * KEYS + place, owner)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// A change of a table with a key.
     fn keyed<'c>(
         &self,

@@ -12,12 +12,12 @@
 
 use super::conn::Conn;
 use super::error::{Errors, Pg, message};
-use super::look::{Found, FoundColumn, create_table};
+use super::look::{Found, FoundColumn, carried, comment_on, make_table, value_sql};
 use super::options::NulPolicy;
 use super::sql::{literal, quote, quote_all};
-use super::types::{Form, Unfit, declared, parts};
+use super::types::{Unfit, declared, parts};
 use super::write::{DATES, clipped};
-use crate::default::{as_source, cannot_tell, default_value};
+use crate::default::{as_source, cannot_tell, default_value, not_empty};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType, IntWidth};
 use cdc_core::{Error, Result, Row, Value, codes};
@@ -28,6 +28,8 @@ pub(crate) struct Change<'a> {
     pub(crate) errors: Errors<'a>,
     pub(crate) schema: &'a str,
     pub(crate) nul: NulPolicy,
+    /// `on_existing = evolve`.
+    pub(crate) evolve: bool,
 }
 
 impl Change<'_> {
@@ -35,11 +37,11 @@ impl Change<'_> {
     pub(crate) fn apply(&self, change: &TargetSchemaChange) -> Result<()> {
         match change {
             TargetSchemaChange::CreateTable { table } => match self.look(&table.name)? {
-                Some(found) => found.check(table, self.schema),
-                None => self.run(&create_table(self.schema, table)),
+                Some(found) => self.fit(&found, table),
+                None => self.run(&make_table(self.schema, table)),
             },
-            TargetSchemaChange::AddColumn { table, column, implicit } => {
-                self.add_column(table, column, *implicit)
+            TargetSchemaChange::AddColumn { table, column, implicit, keeps_default } => {
+                self.add_column(table, column, *implicit, *keeps_default)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
             TargetSchemaChange::FillColumn { table, from, to, only } => {
@@ -50,6 +52,17 @@ impl Change<'_> {
             }
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            TargetSchemaChange::AlterColumnDefault { table, column } => self.alter_default(table, column),
+            TargetSchemaChange::AlterComment { table, column, comment } => {
+                let found = self.there(table)?;
+                let column = match column {
+                    Some(column) => {
+                        Some(&*found.column(column).ok_or_else(|| no_column(&found, column))?.name)
+                    }
+                    None => None,
+                };
+                comment_on(&found.full, column, comment).map_or(Ok(()), |sql| self.run(&sql))
+            }
             TargetSchemaChange::ChangeKey { table } => self.change_key(table),
             // NOT NULL is only declared for keys: see the types module.
             TargetSchemaChange::AlterNullability { .. } => Ok(()),
@@ -66,6 +79,25 @@ impl Change<'_> {
             },
             TargetSchemaChange::RenameTable { from, to } => self.rename_table(from, to),
         }
+    }
+
+    /// Does a table that is there take the rows of this one, or is it made to by what loses nothing? Gives the statements that it takes.
+    pub(crate) fn widening(&self, found: &Found, table: &TargetTable) -> Result<Vec<String>> {
+        let Err(error) = found.check(table, self.schema) else { return Ok(Vec::new()) };
+        if !self.evolve {
+            return Err(error);
+        }
+        let statements = found.widening(table, self.schema)?;
+        let rows = found.has_rows(self.conn).map_err(|e| {
+            self.errors.of(codes::TARGET_DDL, &format!("looking at table \"{}\"", found.name), &e)
+        })?;
+        if rows { Err(not_empty(error)) } else { Ok(statements) }
+    }
+
+    /// Makes a table that is there take the rows of this one.
+    pub(crate) fn fit(&self, found: &Found, table: &TargetTable) -> Result<()> {
+        let statements = self.widening(found, table)?;
+        statements.iter().try_for_each(|sql| self.run(sql))
     }
 
     fn look(&self, table: &str) -> Result<Option<Found>> {
@@ -179,12 +211,23 @@ impl Change<'_> {
         column: &Column,
         base: &str,
     ) -> std::result::Result<Option<String>, Unfit> {
-        let text = Form::of(&column.ty).text(value, self.nul)?;
-        let base = if base == "bit" { "bit varying" } else { base };
-        Ok(text.map(|text| format!("{}::{base}", literal(&text))))
+        value_sql(value, column, base, self.nul)
     }
 
-    fn add_column(&self, table: &str, column: &Column, implicit: bool) -> Result<()> {
+    /// What others' rows read in a column.
+    fn alter_default(&self, table: &str, column: &Column) -> Result<()> {
+        let found = self.there(table)?;
+        let there = found.column(&column.name).ok_or_else(|| no_column(&found, &column.name))?;
+        let alter = format!("ALTER TABLE {} ALTER COLUMN {}", found.full, quote(&there.name));
+        // what it has no default for is told elsewhere
+        match carried(column, &there.base, NulPolicy::Error).ok().flatten() {
+            Some(text) => self.run(&format!("{alter} SET DEFAULT {text}")),
+            None if there.default && !there.generated => self.run(&format!("{alter} DROP DEFAULT")),
+            None => Ok(()),
+        }
+    }
+
+    fn add_column(&self, table: &str, column: &Column, implicit: bool, keeps_default: bool) -> Result<()> {
         let found = self.there(table)?;
         let wanted = declared(&column.ty, false);
         if let Some(there) = found.column(&column.name) {
@@ -192,19 +235,33 @@ impl Change<'_> {
             return if same { Ok(()) } else { Err(differs(&found, there, &column.name, &wanted)) };
         }
         let (name, here) = (quote(&column.name), &found.full);
+        let base = parts(&wanted).0;
         let add = format!("ALTER TABLE {here} ADD COLUMN {name} {wanted}");
-        if !found.has_rows(self.conn).map_err(|e| self.refused(&add, &e))? {
-            return self.run(&add);
+        let kept = carried(column, &base, NulPolicy::Error).ok().flatten().filter(|_| keeps_default);
+        let mut read = None;
+        if found.has_rows(self.conn).map_err(|e| self.refused(&add, &e))? {
+            read = self
+                .read_by_rows(table, column, implicit, &base)
+                .map_err(|e| e.note(format!("statement: {add}")))?;
         }
-        let default = self
-            .read_by_rows(table, column, implicit, &parts(&wanted).0)
-            .map_err(|e| e.note(format!("statement: {add}")))?;
-        match default {
-            None => self.run(&add),
-            // the rows that are there keep it; rows to come bring all their values
-            Some(text) => self
-                .run(&format!("{add} DEFAULT {text}; ALTER TABLE {here} ALTER COLUMN {name} DROP DEFAULT")),
+        let mut statements = vec![match &read {
+            Some(text) => format!("{add} DEFAULT {text}"),
+            None => add,
+        }];
+        // the rows that are there keep what they read
+        match kept {
+            Some(text) if read.as_ref() != Some(&text) => {
+                statements.push(format!("ALTER TABLE {here} ALTER COLUMN {name} SET DEFAULT {text}"));
+            }
+            None if read.is_some() => {
+                statements.push(format!("ALTER TABLE {here} ALTER COLUMN {name} DROP DEFAULT"));
+            }
+            _ => {}
         }
+        if !column.comment.is_empty() {
+            statements.extend(comment_on(here, Some(&*column.name), &column.comment));
+        }
+        self.run(&statements.join("; "))
     }
 
     fn rename_column(&self, table: &str, from: &str, to: &str) -> Result<()> {
@@ -271,8 +328,11 @@ impl Change<'_> {
 
     fn retype(&self, found: &Found, column: &FoundColumn, ty: &ColumnType, wanted: &str) -> Result<()> {
         let name = quote(&column.name);
+        // the server would have to convert the default too, and not by our rules: it is set anew by the change behind this one
+        let drops =
+            if column.default { format!("ALTER COLUMN {name} DROP DEFAULT, ") } else { String::new() };
         let sql = |using: &str| {
-            format!("ALTER TABLE {} ALTER COLUMN {name} TYPE {wanted} USING {using}", found.full)
+            format!("ALTER TABLE {} {drops}ALTER COLUMN {name} TYPE {wanted} USING {using}", found.full)
         };
         let help = "a view, a generated column or the like of the target needs the column; drop that first";
         let has_values =

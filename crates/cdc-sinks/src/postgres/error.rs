@@ -115,8 +115,13 @@ impl Errors<'_> {
             .and_then(|io| io.get_ref())
             .and_then(|inner| inner.downcast_ref::<tokio_rustls::rustls::Error>());
         if let Some(why) = tls {
-            return Error::definite(codes::TLS_FAILED, format!("secure connection to {target} failed: {why}"))
-                .help("tls_ca names the authority that signed the server's certificate, and url a host that stands in it");
+            let error =
+                Error::definite(codes::TLS_FAILED, format!("secure connection to {target} failed: {why}"));
+            // an alert is what the server says of us
+            if self.0.tls_cert.is_some() && matches!(why, tokio_rustls::rustls::Error::AlertReceived(_)) {
+                return error.help("the authority that signed tls_cert must be in the server's ssl_ca_file, and the certificate must be valid today");
+            }
+            return error.help("tls_ca names the authority that signed the server's certificate, and url a host that stands in it");
         }
         let Some(db) = e.as_db_error() else {
             let text = e.to_string();
@@ -140,6 +145,9 @@ impl Errors<'_> {
             "28P01" | "28000" if message.contains("encryption") || message.contains("SSL") => self
                 .refused(&message)
                 .help("pg_hba.conf lets this account in under another tls only, or not at all"),
+            "28P01" | "28000" if message.contains("certificate") => self
+                .refused(&message)
+                .help("pg_hba.conf asks this account for a certificate: tls_cert and tls_key; with the method cert its common name is the account's"),
             "28P01" => self
                 .refused(&message)
                 .help(format!("check user and password, or: ALTER ROLE \"{account}\" PASSWORD '..';")),

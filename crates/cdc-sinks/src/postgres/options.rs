@@ -54,6 +54,12 @@ pub fn descriptor() -> ConnectorDescriptor {
                 OptionKind::Path,
                 "PEM file of the authorities that verify-ca and verify-identity trust",
             ),
+            option(
+                "tls_cert",
+                OptionKind::Path,
+                "PEM file of a client certificate, for servers whose pg_hba.conf asks for one (cert, or clientcert)",
+            ),
+            option("tls_key", OptionKind::Path, "PEM file of its private key"),
             usually(
                 "error",
                 option(
@@ -68,7 +74,7 @@ pub fn descriptor() -> ConnectorDescriptor {
                 option(
                     "on_existing",
                     OptionKind::Choice(ON_EXISTING),
-                    "a table that is there already: check it and refuse what does not fit; evolve is not built yet",
+                    "a table that is there already: check it and refuse what does not fit; evolve: where it is empty add columns and widen types first",
                 ),
             ),
             usually(
@@ -168,8 +174,14 @@ pub struct PostgresOptions {
     pub tls: Tls,
     /// The authorities that count when the server is verified, PEM.
     pub tls_ca: Option<PathBuf>,
+    /// A client certificate, PEM.
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub tls_key: Option<PathBuf>,
     /// What becomes of a NUL in a text.
     pub nul: NulPolicy,
+    /// A table that is there, of another shape and empty, is changed where that loses nothing.
+    pub evolve: bool,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
     /// How long the server may be silent before it is looked whether it is at work.
@@ -193,7 +205,7 @@ impl PostgresOptions {
     /// The options in a plan; files relative to `base`.
     ///
     /// # Errors
-    /// `MISSING_OPTION`, `OPTION_VALUE`, `OPTION_NOT_YET`, `URL_MALFORMED`.
+    /// `MISSING_OPTION`, `OPTION_VALUE`, `URL_MALFORMED`.
     pub fn from_plan(plan: &SinkPlan, base: &Path) -> Result<PostgresOptions> {
         let place = |headline: &str| format!("sink \"{}\": {headline}", plan.name);
         let needed = |name: &str| {
@@ -204,13 +216,7 @@ impl PostgresOptions {
         };
         let (host, port, database) =
             parse_url(needed("url")?).map_err(|e| e.note(place("its option \"url\"")))?;
-        if word_option(plan, "on_existing", ON_EXISTING)? == "evolve" {
-            return Err(Error::definite(
-                codes::OPTION_NOT_YET,
-                place("on_existing = evolve is not built yet"),
-            )
-            .help("write on_existing = check, which shows what has to be changed"));
-        }
+        let evolve = word_option(plan, "on_existing", ON_EXISTING)? == "evolve";
         let word = |name: &str, words: &[&'static str], default: usize| -> Result<usize> {
             let Some(text) = plan.options.text(name) else { return Ok(default) };
             words.iter().position(|w| *w == text).ok_or_else(|| {
@@ -249,7 +255,10 @@ impl PostgresOptions {
             password_file: path("password_file"),
             tls,
             tls_ca: path("tls_ca"),
+            tls_cert: path("tls_cert"),
+            tls_key: path("tls_key"),
             nul,
+            evolve,
             connect_timeout: duration("connect_timeout", 10_000),
             answer_timeout: duration("answer_timeout", 30_000),
             lock_timeout: duration("lock_timeout", 10_000),
@@ -276,13 +285,25 @@ impl PostgresOptions {
                 "leave it out, or write schema = \"public\"",
             );
         }
-        if self.socket.is_some()
-            && (self.tls_ca.is_some() || self.tls.is_verifying() || self.tls == Tls::Required)
-        {
+        let files = self.tls_ca.is_some() || self.tls_cert.is_some() || self.tls_key.is_some();
+        if self.socket.is_some() && (files || self.tls.is_verifying() || self.tls == Tls::Required) {
             return value(
                 "TLS is not used over a socket".into(),
-                "a socket does not leave the machine: leave out tls and tls_ca, or leave out socket",
+                "a socket does not leave the machine: leave out tls and its files, or leave out socket",
             );
+        }
+        if self.tls == Tls::Disabled && files {
+            return value(
+                "a client certificate is not shown with tls = disabled".into(),
+                "write tls = required, or leave out tls_cert and tls_key",
+            );
+        }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(Error::definite(
+                codes::MISSING_OPTION,
+                "\"tls_cert\" and \"tls_key\" need one another",
+            )
+            .help("the certificate, and its private key"));
         }
         if self.tls_ca.is_some() && !self.tls.is_verifying() {
             return value(

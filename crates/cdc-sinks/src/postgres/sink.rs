@@ -3,20 +3,23 @@
 use super::conn::Conn;
 use super::ddl;
 use super::error::{Errors, Pg, is_answer};
-use super::look::{Found, create_table};
+use super::look::{Found, carried, make_table, odd_comment};
+use super::options::NulPolicy;
 use super::options::PostgresOptions;
 use super::pending::Pending;
 use super::preflight;
 use super::sql::{check_column_name, check_table_name, fnv, literal, quote};
+use super::types::{declared, parts};
 use super::write::Writer;
 use super::{PROGRESS, TABLES};
+use crate::default::{brought, no_comment, no_default};
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable,
 };
 use cdc_core::position::Binding;
 use cdc_core::preflight::Check;
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, codes};
+use cdc_core::{Error, Result, Row, codes};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -250,15 +253,27 @@ impl PostgresSink {
             .map_err(|e| self.errors().of(codes::TARGET_OPEN, &format!("looking at table \"{table}\""), &e))
     }
 
-    /// Makes the table if it is not there, and lists it as ours.
+    fn change(&self) -> Result<ddl::Change<'_>> {
+        Ok(ddl::Change {
+            conn: self.conn()?,
+            errors: self.errors(),
+            schema: &self.options.schema,
+            nul: self.options.nul,
+            evolve: self.options.evolve,
+        })
+    }
+
+    /// Makes the table if it is not there, or fit, and lists it as ours.
     fn establish(&mut self, table: &TargetTable) -> Result<()> {
         let errors = self.errors();
-        let there = self.look(&table.name)?.is_some();
         let conn = self.conn()?;
         let failed = |doing: &str, e: &Pg| errors.of(codes::TARGET_DDL, doing, e);
-        if !there {
-            let sql = create_table(&self.options.schema, table);
-            conn.run(&sql).map_err(|e| failed(&format!("statement: {sql}"), &e))?;
+        match self.look(&table.name)? {
+            Some(found) => self.change()?.fit(&found, table)?,
+            None => {
+                let sql = make_table(&self.options.schema, table);
+                conn.run(&sql).map_err(|e| failed(&format!("statement: {sql}"), &e))?;
+            }
         }
         let job = &self.claimed()?.job;
         conn.run(&list(&self.options.schema, job, &table.name))
@@ -520,7 +535,7 @@ impl Sink for PostgresSink {
         check_names(table)?;
         self.connect()?;
         let Some(found) = self.look(&table.name)? else { return Ok(()) };
-        found.check(table, &self.options.schema)?;
+        self.change()?.widening(&found, table)?;
         let job = match (&self.claim, &self.inspected) {
             (Some(claim), _) => Some(&claim.job),
             (None, Some((job, true))) => Some(job),
@@ -621,15 +636,16 @@ impl Sink for PostgresSink {
             self.sit_down()?;
         }
         let looked = self.look(&table.name).and_then(|found| {
+            let mut fits = true;
             if let Some(found) = &found {
-                found.check(table, &self.options.schema)?;
+                fits = self.change()?.widening(found, table)?.is_empty();
                 self.check_rows(found, Some(&job))?;
             }
             let owners = self.owners(&table.name)?;
-            Ok((found, owners.contains(&(job.pipeline.clone(), job.sink.clone()))))
+            Ok((found, fits && owners.contains(&(job.pipeline.clone(), job.sink.clone()))))
         });
-        let (mut found, listed) = looked.inspect_err(|_| self.rollback())?;
-        if found.is_none() || !listed {
+        let (mut found, ready) = looked.inspect_err(|_| self.rollback())?;
+        if found.is_none() || !ready {
             self.within(|sink| sink.establish(table))?;
             found = self.look(&table.name)?;
         }
@@ -664,6 +680,27 @@ impl Sink for PostgresSink {
                 }
             }
             Ok(())
+        });
+        result.inspect_err(|_| self.rollback())
+    }
+
+    fn other_owner(
+        &mut self,
+        table: &Arc<TargetTable>,
+        tick: Tick,
+        keys: &[Row],
+        owners: &[&str],
+    ) -> Result<Option<(usize, String)>> {
+        let result = self.begin().and_then(|_| {
+            self.prepare(table)?;
+            if tick <= u64::try_from(self.covered).unwrap_or(0) {
+                return Ok(None);
+            }
+            // what waits may be one of them
+            self.flush(Some(&table.name))?;
+            let errors = Errors(&self.options);
+            let (conn, written) = tables_of(&self.conn, &mut self.tables, table)?;
+            written.writer.other_owner(conn, keys, owners, errors)
         });
         result.inspect_err(|_| self.rollback())
     }
@@ -703,7 +740,7 @@ impl Sink for PostgresSink {
             }
             let (conn, errors) = (self.conn()?, self.errors());
             let schema = &self.options.schema;
-            ddl::Change { conn, errors, schema, nul: self.options.nul }.apply(change)?;
+            self.change()?.apply(change)?;
             let relisted = relist(schema, &job, change);
             if !relisted.is_empty() {
                 conn.run(&relisted).map_err(|e| errors.of(codes::TARGET_DDL, "listing the table", &e))?;
@@ -717,6 +754,19 @@ impl Sink for PostgresSink {
                 | TargetSchemaChange::DropTable { .. }
         );
         made.inspect_err(|_| self.rollback())
+    }
+
+    fn leaves_out(&self, change: &TargetSchemaChange) -> Vec<String> {
+        let (columns, comments) = brought(change);
+        let defaults = columns.into_iter().filter_map(|column| {
+            let declared = declared(&column.ty, false);
+            let why = carried(column, &parts(&declared).0, NulPolicy::Error).err()?;
+            Some(no_default(column, &why))
+        });
+        let comments = comments
+            .into_iter()
+            .filter_map(|(column, comment)| Some(no_comment(column, odd_comment(comment)?)));
+        defaults.chain(comments).collect()
     }
 
     fn commit(&mut self, tick: Tick, binding: &Binding) -> Result<()> {
@@ -912,6 +962,8 @@ fn names(change: &TargetSchemaChange) -> Vec<&str> {
         | TargetSchemaChange::DropColumn { table, .. }
         | TargetSchemaChange::AlterColumnType { table, .. }
         | TargetSchemaChange::AlterNullability { table, .. }
+        | TargetSchemaChange::AlterColumnDefault { table, .. }
+        | TargetSchemaChange::AlterComment { table, .. }
         | TargetSchemaChange::TruncateTable { table }
         | TargetSchemaChange::RemoveRows { table, .. }
         | TargetSchemaChange::DropTable { table } => vec![table],

@@ -1,13 +1,15 @@
 //! Secure connections: rustls under the client library.
 //!
 //! `preferred` and `required` encrypt and verify nobody, as with the server's own clients. `verify-ca` accepts a
-//! certificate of another host if an authority in `tls_ca` has signed it; `verify-identity` does not.
+//! certificate of another host if an authority in `tls_ca` has signed it; `verify-identity` does not. With `tls_cert` and
+//! `tls_key` the server is shown who we are.
 
 use super::conn::read;
 use super::options::{PostgresOptions, Tls};
 use cdc_core::{Error, Result, codes};
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,7 +21,7 @@ use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
@@ -49,18 +51,50 @@ pub(crate) fn connector(options: &PostgresOptions) -> Result<Option<Connector>> 
         .with_safe_default_protocol_versions()
         .map_err(|e| failed(e.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(verifier);
+    let config = match (&options.tls_cert, &options.tls_key) {
+        (Some(cert), Some(key)) => {
+            let (chain, private) = identity(cert, key)?;
+            config.with_client_auth_cert(chain, private).map_err(|e| match e {
+                RustlsError::InconsistentKeys(_) => {
+                    unusable(key, "tls_key", "it is not the key of the certificate")
+                        .help(format!("the certificate is in {}", cert.display()))
+                }
+                other => unusable(cert, "tls_cert", &other.to_string()),
+            })?
+        }
+        _ => config.with_no_client_auth(),
+    };
     Ok(Some(Connector(Arc::new(config))))
 }
 
-fn authorities(path: &std::path::Path, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
-    let unusable = |why: String| {
-        Error::definite(
-            codes::TLS_FAILED,
-            format!("file \"{}\" of option \"tls_ca\" cannot be used: {why}", path.display()),
+fn unusable(path: &Path, option: &str, why: &str) -> Error {
+    Error::definite(
+        codes::TLS_FAILED,
+        format!("file \"{}\" of option \"{option}\" cannot be used: {why}", path.display()),
+    )
+}
+
+/// A client's certificate, with those that lead to its authority behind it, and its private key.
+fn identity(cert: &Path, key: &Path) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let chain: std::result::Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&read(cert, "tls_cert")?).collect();
+    let help = "it is a PEM file: -----BEGIN CERTIFICATE-----, ..";
+    let chain = chain.map_err(|e| unusable(cert, "tls_cert", &e.to_string()).help(help))?;
+    if chain.is_empty() {
+        return Err(unusable(cert, "tls_cert", "it holds no certificate").help(help));
+    }
+    let private = PrivateKeyDer::from_pem_slice(&read(key, "tls_key")?).map_err(|e| {
+        unusable(key, "tls_key", &e.to_string()).help(
+            "it is a PEM file with one private key, without a pass phrase: -----BEGIN PRIVATE KEY-----, ..",
         )
-        .help("it is a PEM file of the authority that signed the server's certificate: -----BEGIN CERTIFICATE-----, ..")
+    })?;
+    Ok((chain, private))
+}
+
+fn authorities(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
+    let unusable = |why: String| {
+        unusable(path, "tls_ca", &why).help("it is a PEM file of the authority that signed the server's certificate: -----BEGIN CERTIFICATE-----, ..")
     };
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&read(path, "tls_ca")?) {

@@ -370,6 +370,37 @@ pub(crate) fn parts(declared: &str) -> (String, Vec<u32>) {
     (format!("{before}{after}"), numbers)
 }
 
+/// Does a column of the type that we declare for `ty` hold all that one declared as `found` could? By the rules by which types of several
+/// source tables get a common one: what is a number stays one, and texts are no numbers.
+pub(crate) fn widens(found: &str, ty: &ColumnType) -> bool {
+    let (theirs, ours) = (parts(found), parts(&declared(ty, false)));
+    let fraction = |numbers: &[u32]| numbers.first().copied().unwrap_or(6);
+    // digits in front of the dot, and behind it
+    let digits = |(words, numbers): &(String, Vec<u32>)| match (words.as_str(), &numbers[..]) {
+        ("smallint", _) => Some((5, 0)),
+        ("integer", _) => Some((10, 0)),
+        ("bigint", _) => Some((19, 0)),
+        ("numeric", [precision, scale]) => Some((precision.saturating_sub(*scale), *scale)),
+        _ => None,
+    };
+    match (theirs.0.as_str(), ours.0.as_str()) {
+        ("character varying", "text")
+        | ("real", "double precision")
+        | ("date", "timestamp without time zone") => true,
+        ("interval", "interval")
+        | ("timestamp without time zone", "timestamp without time zone")
+        | ("timestamp with time zone", "timestamp with time zone") => {
+            fraction(&theirs.1) <= fraction(&ours.1)
+        }
+        // an integer type has no more digits than it says, and not all numbers of them
+        (_, "smallint" | "integer" | "bigint") if theirs.0 == "numeric" => false,
+        _ => match (digits(&theirs), digits(&ours)) {
+            (Some(theirs), Some(ours)) => theirs.0 <= ours.0 && theirs.1 <= ours.1,
+            _ => false,
+        },
+    }
+}
+
 /// Does a column that was declared so keep values of this type as they are?
 pub(crate) fn takes(found: &str, ty: &ColumnType) -> bool {
     if found == declared(ty, false) || found == declared(ty, true) {

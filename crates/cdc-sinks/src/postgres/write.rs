@@ -64,6 +64,8 @@ pub(crate) struct Writer {
     nul: NulPolicy,
     upsert: Option<Statement>,
     delete: Option<Statement>,
+    /// Selects keys whose row comes from another source table.
+    whose: Option<Statement>,
     /// The staging table is there.
     staged: bool,
     /// By the columns that are there, as a row of a table without key has them, or an update in part.
@@ -147,6 +149,7 @@ impl Writer {
             nul,
             upsert: None,
             delete: None,
+            whose: None,
             staged: false,
             by_mask: HashMap::new(),
             pause: 0,
@@ -372,6 +375,59 @@ impl Writer {
         };
         let key = self.table.key.clone();
         self.in_chunks(keys, &key, |arrays, _| conn.execute(&statement, arrays).map(drop))
+    }
+
+    /// The first of these keys whose row comes from another source table than `owners`, and which. Nothing waits.
+    pub(crate) fn other_owner(
+        &mut self,
+        conn: &Conn,
+        keys: &[Row],
+        owners: &[&str],
+        errors: Errors<'_>,
+    ) -> Result<Option<(usize, String)>, Error> {
+        let Some(told_by) = self.table.told_by else { return Ok(None) };
+        let doing = "looking whose rows are there";
+        let key = self.table.key.clone();
+        let statement = match &self.whose {
+            Some(statement) => statement.clone(),
+            None => {
+                let mut types: Vec<Type> = key.iter().map(|i| self.columns[*i].array_type()).collect();
+                types.extend([Type::INT4_ARRAY, Type::TEXT_ARRAY]);
+                let whose = format!("t.{}::text", self.columns[told_by].name);
+                let kept =
+                    self.table.soft_delete.map(|flag| format!(" AND t.{} = 0", self.columns[flag].name));
+                let sql = format!(
+                    "SELECT u.n, {whose} FROM {} JOIN {} AS t ON {} WHERE {whose} COLLATE \"C\" <> ALL (${}){} ORDER BY u.n LIMIT 1",
+                    from_arrays(key.len(), &["n"]),
+                    self.full,
+                    self.by_key(),
+                    key.len() + 2,
+                    kept.unwrap_or_default()
+                );
+                let prepared = conn.prepare(&sql, &types).map_err(Refusal::Said);
+                let prepared = prepared.map_err(|e| self.refused(e, doing, errors))?;
+                self.whose.insert(prepared).clone()
+            }
+        };
+        let mut others = Array::of(&Type::TEXT);
+        owners.iter().for_each(|owner| others.push(Some(owner.as_bytes())));
+        let others = others.finish().to_vec();
+        let mut found = None;
+        let asked = self.in_chunks(keys, &key, |arrays, range| {
+            if found.is_some() {
+                return Ok(());
+            }
+            let numbers = numbered(range);
+            let mut values: Vec<Raw<'_>> = arrays.iter().map(|a| Raw(a.0)).collect();
+            values.extend([Raw(&numbers), Raw(&others)]);
+            for row in conn.query(&statement, &values)? {
+                let n = usize::try_from(row.try_get::<_, i32>(0)?).unwrap_or_default();
+                found = Some((n, row.try_get::<_, String>(1)?));
+            }
+            Ok(())
+        });
+        asked.map_err(|e| self.refused(e, doing, errors))?;
+        Ok(found)
     }
 
     /// Sends rows, of which each value is of one of these columns, in statements of bounded size; `send` is also told

@@ -17,7 +17,7 @@ use super::look::{Found, FoundColumn, NewColumn, create, create_table};
 use super::sql::{bare_words, quote, quote_all};
 use super::types::{Form, Kind, column_type, declared, encode, show};
 use super::write::clipped;
-use crate::default::{as_source, cannot_tell};
+use crate::default::{as_source, cannot_tell, not_empty};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
 use cdc_core::{Error, Result, Row, codes};
@@ -29,6 +29,8 @@ use rusqlite::{Connection, params};
 pub(crate) struct Change<'a> {
     pub(crate) db: &'a Connection,
     pub(crate) errors: Errors<'a>,
+    /// `on_existing = evolve`.
+    pub(crate) evolve: bool,
 }
 
 impl Change<'_> {
@@ -36,10 +38,10 @@ impl Change<'_> {
     pub(crate) fn apply(&self, change: &TargetSchemaChange) -> Result<()> {
         match change {
             TargetSchemaChange::CreateTable { table } => match self.look(&table.name)? {
-                Some(found) => found.check(table),
+                Some(found) => self.fit(&found, table),
                 None => self.run(&create_table(&table.name, table)),
             },
-            TargetSchemaChange::AddColumn { table, column, implicit } => {
+            TargetSchemaChange::AddColumn { table, column, implicit, .. } => {
                 self.add_column(table, column, *implicit)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
@@ -51,6 +53,9 @@ impl Change<'_> {
             }
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            // SQLite has no comments, and a default is altered by nothing but a new table: what others' rows read is not
+            // worth copying all rows. So a table is made without, and its columns keep the one that they were added with.
+            TargetSchemaChange::AlterColumnDefault { .. } | TargetSchemaChange::AlterComment { .. } => Ok(()),
             TargetSchemaChange::ChangeKey { table } => self.change_key(table),
             // NOT NULL is only declared for keys: see the types module.
             TargetSchemaChange::AlterNullability { .. } => Ok(()),
@@ -65,6 +70,26 @@ impl Change<'_> {
             },
             TargetSchemaChange::RenameTable { from, to } => self.rename_table(from, to),
         }
+    }
+
+    /// Does a table that is there take the rows of this one, or is it made to by what loses nothing? Gives the changes that it takes.
+    pub(crate) fn widening(&self, found: &Found, table: &TargetTable) -> Result<Vec<TargetSchemaChange>> {
+        let Err(error) = found.check(table) else { return Ok(Vec::new()) };
+        if !self.evolve {
+            return Err(error);
+        }
+        let changes = found.widening(table)?;
+        let rows = found.has_rows(self.db);
+        let rows = rows.map_err(|e| {
+            self.errors.of(codes::TARGET_DDL, &format!("looking at table \"{}\"", found.name), &e)
+        })?;
+        if rows { Err(not_empty(error)) } else { Ok(changes) }
+    }
+
+    /// Makes a table that is there take the rows of this one.
+    pub(crate) fn fit(&self, found: &Found, table: &TargetTable) -> Result<()> {
+        let changes = self.widening(found, table)?;
+        changes.iter().try_for_each(|change| self.apply(change))
     }
 
     fn look(&self, table: &str) -> Result<Option<Found>> {

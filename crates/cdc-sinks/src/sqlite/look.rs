@@ -7,9 +7,11 @@
 //! of, another row than the one with our key. Triggers, other indexes and CHECKs are the user's business:
 //! they run, and a CHECK that refuses a row stops the pipeline with that row.
 
+use super::convert::is_identity;
 use super::sql::{quote, quote_all};
 use super::types::{Affinity, Form, Kind, declared};
-use cdc_core::connector::TargetTable;
+use crate::default::not_widened;
+use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType, same_name};
 use cdc_core::{Error, codes};
 use rusqlite::{Connection, OptionalExtension, Result as Sqlite, params};
@@ -127,6 +129,20 @@ impl Found {
         db.query_row(&format!("SELECT COUNT(*) FROM {}", quote(&self.name)), [], |r| r.get(0))
     }
 
+    /// What makes an empty table take the rows of this one, each so that it can hold all that it could before.
+    ///
+    /// # Errors
+    /// `TARGET_SHAPE` if that is not enough, and nothing is to be done then.
+    pub(crate) fn widening(&self, table: &TargetTable) -> Result<Vec<TargetSchemaChange>, Error> {
+        let misfits = self.misfits(table);
+        let left: Vec<String> =
+            misfits.iter().filter(|m| m.widens.is_none()).map(|m| m.what.clone()).collect();
+        if left.is_empty() {
+            return Ok(misfits.into_iter().filter_map(|m| m.widens).collect());
+        }
+        self.check(table).map(|()| Vec::new()).map_err(|e| not_widened(e, &left))
+    }
+
     /// Does it take the rows of this table?
     pub(crate) fn check(&self, table: &TargetTable) -> Result<(), Error> {
         let misfits = self.misfits(table);
@@ -156,7 +172,7 @@ impl Found {
             "ALTER TABLE {here} RENAME TO {}; -- then it is made anew",
             quote(&format!("{}_before", self.name))
         );
-        let misfit = |what: String, mend: String| Misfit { what, mend };
+        let misfit = |what: String, mend: String| Misfit { what, mend, widens: None };
         if self.kind != "table" {
             let mend = format!("send the flow to another name than \"{}\"", self.name);
             return vec![misfit(format!("it is a {}, not a table of rows", self.kind), mend)];
@@ -173,28 +189,45 @@ impl Found {
         let mut misfits = Vec::new();
         for column in &table.schema.columns {
             match self.column(&column.name) {
-                None => misfits.push(misfit(
-                    format!("column \"{}\" {} is not there", column.name, declared(&column.ty)),
-                    format!(
-                        "ALTER TABLE {here} ADD COLUMN {} {};",
-                        quote(&column.name),
-                        declared(&column.ty)
-                    ),
-                )),
+                None => misfits.push(Misfit {
+                    widens: Some(TargetSchemaChange::AddColumn {
+                        table: self.name.clone(),
+                        column: column.clone(),
+                        implicit: false,
+                        keeps_default: true,
+                    }),
+                    ..misfit(
+                        format!("column \"{}\" {} is not there", column.name, declared(&column.ty)),
+                        format!(
+                            "ALTER TABLE {here} ADD COLUMN {} {};",
+                            quote(&column.name),
+                            declared(&column.ty)
+                        ),
+                    )
+                }),
                 Some(found) if found.generated => misfits.push(misfit(
                     format!("column \"{}\" is generated there", found.name),
                     format!("ALTER TABLE {here} DROP COLUMN {};", quote(&found.name)),
                 )),
-                Some(found) if !self.takes(found, &column.ty) => misfits.push(misfit(
-                    format!(
-                        "column \"{}\" is {} there; values of {} need {}",
-                        found.name,
-                        if found.declared.is_empty() { "of no type" } else { &found.declared },
-                        column.ty,
-                        declared(&column.ty)
-                    ),
-                    away.clone(),
-                )),
+                Some(found) if !self.takes(found, &column.ty) => misfits.push(Misfit {
+                    widens: widens(Kind::of(&found.declared), &column.ty).then(|| {
+                        TargetSchemaChange::AlterColumnType {
+                            table: self.name.clone(),
+                            column: found.name.clone(),
+                            ty: column.ty.clone(),
+                        }
+                    }),
+                    ..misfit(
+                        format!(
+                            "column \"{}\" is {} there; values of {} need {}",
+                            found.name,
+                            if found.declared.is_empty() { "of no type" } else { &found.declared },
+                            column.ty,
+                            declared(&column.ty)
+                        ),
+                        away.clone(),
+                    )
+                }),
                 Some(found) if found.not_null && column.nullable && found.key_place == 0 => {
                     misfits.push(misfit(
                         format!("column \"{}\" is NOT NULL there; the source may hold NULL", found.name),
@@ -229,7 +262,7 @@ impl Found {
         let primary = quote_all(self.primary_key().iter().map(|c| &*c.name));
         if !primary.is_empty() {
             let what = format!("its key is ({primary}), ours has none: equal rows are to be kept");
-            misfits.push(Misfit { what, mend: away.to_owned() });
+            misfits.push(Misfit { what, mend: away.to_owned(), widens: None });
         }
         for unique in self.uniques.iter().filter(|u| u.droppable || primary.is_empty()) {
             let columns: Vec<&str> = unique.columns.iter().filter_map(|(c, _)| c.as_deref()).collect();
@@ -242,7 +275,7 @@ impl Found {
             } else {
                 away.to_owned()
             };
-            misfits.push(Misfit { what, mend });
+            misfits.push(Misfit { what, mend, widens: None });
         }
         if misfits.is_empty() && self.row_number().is_none() {
             let what =
@@ -250,6 +283,7 @@ impl Found {
             misfits.push(Misfit {
                 what,
                 mend: "give one of them another name in the flow: rename (..)".to_owned(),
+                widens: None,
             });
         }
         misfits
@@ -274,7 +308,7 @@ impl Found {
                 found = true;
             } else {
                 let what = format!("its key is ({}), ours is ({wanted})", quote_all(primary));
-                misfits.push(Misfit { what, mend: away.to_owned() });
+                misfits.push(Misfit { what, mend: away.to_owned(), widens: None });
             }
         }
         for unique in &self.uniques {
@@ -290,7 +324,7 @@ impl Found {
             };
             if unique.partial || !columns.is_some_and(|c| is_key(&c)) {
                 let what = format!("({text}) is unique there, ours is the key ({wanted})");
-                misfits.push(Misfit { what, mend });
+                misfits.push(Misfit { what, mend, widens: None });
                 continue;
             }
             found = true;
@@ -301,7 +335,7 @@ impl Found {
                     let what = format!(
                         "key column \"{name}\" compares by {collation}, which makes one key of several"
                     );
-                    misfits.push(Misfit { what, mend: mend.clone() });
+                    misfits.push(Misfit { what, mend: mend.clone(), widens: None });
                 }
             }
         }
@@ -313,6 +347,7 @@ impl Found {
                     quote(&format!("{}_key", self.name)),
                     quote(&self.name)
                 ),
+                widens: None,
             });
         }
         misfits
@@ -335,11 +370,25 @@ pub(crate) const ROW_NUMBERS: [&str; 3] = ["rowid", "oid", "_rowid_"];
 struct Misfit {
     what: String,
     mend: String,
+    /// What mends it so that the table can hold all that it could before.
+    widens: Option<TargetSchemaChange>,
 }
 
 fn same_columns(unique: &Unique, columns: &[&str]) -> bool {
     unique.columns.len() == columns.len()
         && columns.iter().all(|c| unique.columns.iter().any(|(u, _)| u.as_deref() == Some(c)))
+}
+
+/// Does a column of the type that we declare for `ty` hold all that one of this kind could?
+fn widens(found: Kind, ty: &ColumnType) -> bool {
+    match (found, Kind::of(&declared(ty))) {
+        (Kind::Foreign, _) => false,
+        // a BIGINT has 19 digits
+        (Kind::Int | Kind::Year, Kind::Decimal(_)) => {
+            matches!(ty, ColumnType::Decimal { precision, scale, .. } if precision - scale >= 19)
+        }
+        _ => is_identity(found, ty),
+    }
 }
 
 /// Does the target's collation hold for equal only what the source's holds for equal? NOCASE folds the 26

@@ -50,6 +50,8 @@ pub(crate) struct Writer {
     delete: String,
     part: Part,
     multiset: Option<Multiset>,
+    /// Selects which source table the row of a key comes from.
+    whose: Option<String>,
 }
 
 /// What statements of updates in part are made of.
@@ -152,6 +154,15 @@ impl Writer {
                 ),
             },
             multiset: table.is_multiset().then(|| Multiset::new(found, &names)),
+            whose: table.told_by.map(|told_by| {
+                let kept = table.soft_delete.map(|flag| format!(" AND {} = 0", quote(names[flag])));
+                format!(
+                    "SELECT {} FROM {} WHERE {by_key}{}",
+                    quote(names[told_by]),
+                    quote(&found.name),
+                    kept.unwrap_or_default()
+                )
+            }),
             forms: columns.iter().map(|c| Form::of(&c.ty)).collect(),
             in_key,
             key_forms: key.iter().map(|i| Form::of(&columns[*i].ty)).collect(),
@@ -208,6 +219,32 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// The first of these keys whose row comes from another source table than `owners`, and which.
+    pub(crate) fn other_owner(
+        &self,
+        db: &Connection,
+        keys: &[Row],
+        owners: &[&str],
+        scratch: &mut Vec<u8>,
+        errors: Errors<'_>,
+    ) -> Result<Option<(usize, String)>, Error> {
+        let Some(sql) = &self.whose else { return Ok(None) };
+        let failed = |e: &rusqlite::Error| errors.of(codes::TARGET_WRITE, &format!("statement: {sql}"), e);
+        let mut select = db.prepare_cached(sql).map_err(|e| failed(&e))?;
+        for (place, key) in keys.iter().enumerate() {
+            self.bind(&mut select, key, &self.key_forms, true, scratch, errors)?;
+            let mut found = select.raw_query();
+            let owner = match found.next().map_err(|e| failed(&e))? {
+                Some(row) => row.get::<_, Option<String>>(0).map_err(|e| failed(&e))?,
+                None => None,
+            };
+            if let Some(owner) = owner.filter(|owner| !owners.contains(&&**owner)) {
+                return Ok(Some((place, owner)));
+            }
+        }
+        Ok(None)
     }
 
     /// A change of a table with a key.

@@ -9,8 +9,8 @@ use cdc_core::connector::{
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::{OptionValue, Options, SinkPlan};
 use cdc_core::position::{Binding, Position};
-use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, TableId, TableSchema};
-use cdc_core::value::Value;
+use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, LobSize, TableId, TableSchema};
+use cdc_core::value::{Date, DateTime, Time, Value};
 use cdc_core::{Error, Row};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +51,7 @@ pub fn table(name: &str, columns: Vec<Column>, key: &[usize]) -> Arc<TargetTable
         schema: Arc::new(schema),
         key: key.to_vec(),
         soft_delete: None,
+        told_by: None,
     })
 }
 
@@ -237,4 +238,80 @@ pub fn refused<T>(result: Result<T, Error>, code: cdc_core::Code, words: &[&str]
         assert!(text.contains(word), "{word:?} in\n{text}");
     }
     error
+}
+
+/// A default of every type, and what a row reads that somebody else inserts without it. NULL: it is none at a target.
+pub fn defaults() -> Vec<(ColumnType, &'static str, Value<'static>)> {
+    let labels = || ["x".into(), "y".into()].into();
+    let charset = Charset::utf8mb4;
+    let date = Date { year: 2026, month: 1, day: 31 };
+    let at = DateTime { date, hour: 10, minute: 0, second: 0, micro: 500_000 };
+    vec![
+        (int(), "7", Value::Int(7)),
+        (int(), "-7", Value::Int(-7)),
+        (bigint(true), "18446744073709551615", Value::UInt(u64::MAX)),
+        (decimal(10, 2), "1.50", Value::Decimal("1.50".into())),
+        (ColumnType::Double { unsigned: false }, "3", Value::Double(3.0)),
+        (ColumnType::Float { unsigned: false }, "-2.5", Value::Float(-2.5)),
+        (varchar(), "'it''s \\\\ é'", text("it's \\ é")),
+        (ColumnType::Text { size: LobSize::Normal, charset: charset() }, "'long'", text("long")),
+        (ColumnType::Char { length: 4, charset: charset() }, "''", text("")),
+        (ColumnType::Bit { width: 4 }, "b'101'", Value::Bit(5)),
+        (
+            ColumnType::Enum { labels: labels(), charset: charset() },
+            "'y'",
+            Value::Enum { index: 2, label: "y".into() },
+        ),
+        (
+            ColumnType::Set { labels: labels(), charset: charset() },
+            "'x,y'",
+            Value::Set { bits: 3, labels: "x,y".into() },
+        ),
+        (ColumnType::Date, "'2026-01-31'", Value::Date(date)),
+        (ColumnType::DateTime { fsp: 2 }, "'2026-01-31 10:00:00.50'", Value::DateTime(at)),
+        (ColumnType::Time { fsp: 0 }, "'-26:00:00'", Value::Time(Time { micros: -26 * 3_600_000_000 })),
+        (ColumnType::Year, "2026", Value::Year(2026)),
+        (ColumnType::Binary { length: 3 }, "0x414200", Value::Bytes(vec![0x41, 0x42, 0].into())),
+        (ColumnType::VarBinary { length: 3 }, "0x41FF", Value::Bytes(vec![0x41, 0xff].into())),
+        (ColumnType::Blob { size: LobSize::Normal }, "'a\\\\b'", Value::Bytes(b"a\\b".to_vec().into())),
+        (
+            ColumnType::Uuid,
+            "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",
+            text("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        ),
+        (ColumnType::Inet4, "'10.1.0.0'", text("10.1.0.0")),
+        (ColumnType::Inet6, "'2001:DB8:0::0'", text("2001:db8::")),
+        (int(), "NULL", Value::Null),
+        (int(), "(1 + 1)", Value::Null),
+        (varchar(), "(uuid())", Value::Null),
+        (varchar(), "CURRENT_TIMESTAMP", Value::Null),
+        (ColumnType::Json, "('null')", Value::Null),
+        (ColumnType::Timestamp { fsp: 0 }, "'2026-01-01 00:00:00'", Value::Null),
+        (ColumnType::DateTime { fsp: 6 }, "CURRENT_TIMESTAMP", Value::Null),
+    ]
+}
+
+/// A table whose columns have the defaults, and each a comment.
+pub fn table_with_defaults(name: &str) -> Arc<TargetTable> {
+    let mut columns = vec![Column::new("id", int()).not_null()];
+    for (i, (ty, default, _)) in defaults().into_iter().enumerate() {
+        let mut column = Column::new(format!("c{i}"), ty);
+        column.default = Some(default.to_owned());
+        column.comment = format!("it's \\ \"{i}\"");
+        columns.push(column);
+    }
+    let made = table(name, columns, &[0]);
+    let schema = TableSchema { comment: "all; 'of' them".into(), ..(*made.schema).clone() };
+    Arc::new(TargetTable { schema: Arc::new(schema), ..(*made).clone() })
+}
+
+/// The row that somebody inserts there with nothing but its id.
+pub fn row_of_defaults(id: i64) -> Row {
+    Row::pack(std::iter::once(Value::Int(id)).chain(defaults().into_iter().map(|(_, _, reads)| reads)))
+}
+
+/// What is told of a change, in few words: whose default is none.
+pub fn left_out(sink: &dyn Sink, change: &TargetSchemaChange) -> Vec<String> {
+    let word = |line: String| line.split('"').nth(1).unwrap_or_default().to_owned();
+    sink.leaves_out(change).into_iter().map(word).collect()
 }

@@ -31,6 +31,11 @@ impl Target {
         Target { server: Postgres::start(options).unwrap(), cases: Cell::new(0) }
     }
 
+    /// The schema that was made last.
+    pub fn last(&self) -> Case<'_> {
+        Case::of(&self.server, &format!("case {}", self.cases.get()))
+    }
+
     /// A fresh schema.
     pub fn case(&self) -> Case<'_> {
         self.cases.set(self.cases.get() + 1);

@@ -201,6 +201,8 @@ struct Table {
 #[derive(Debug)]
 pub struct Shapes {
     options: ShapesOptions,
+    /// Statements that only MariaDB has are among them.
+    mariadb: bool,
     rng: StdRng,
     tables: Vec<Table>,
     steps: u64,
@@ -230,6 +232,7 @@ impl Shapes {
             rng: StdRng::seed_from_u64(options.seed ^ fingerprint(&options.database)),
             tables: Vec::new(),
             steps: 0,
+            mariadb: server.kind().is_mariadb(),
             options,
         };
         let mut sql = format!("CREATE DATABASE {0}; USE {0};\n", shapes.options.database);
@@ -348,13 +351,16 @@ impl Shapes {
         let mut table = self.tables[at].clone();
         let name = table.name.clone();
         let crosses = self.options.crosses;
-        let alter = |what: String| format!("ALTER TABLE {name} {what};\n");
+        let [lead, tail] = self.ways_to_alter();
+        let alter = |what: String| format!("{lead} {name}{tail} {what};\n");
         let many = table.columns.len() >= COLUMNS;
         let any = (!table.columns.is_empty()).then(|| self.rng.random_range(0..table.columns.len()));
         let (sql, class) = match (self.rng.random_range(0..100), any) {
             (0..14, _) if !many => {
                 let (part, class) = self.add(&mut table);
-                (alter(part), class)
+                // (beside a DROP of the name it would add nothing: MariaDB looks at the table before the statement)
+                let word = self.if_exists("ADD COLUMN", "IF NOT EXISTS");
+                (alter(part.replacen("ADD COLUMN", &word, 1)), class)
             }
             (14..20, _) if !many => {
                 let (one, first) = self.add(&mut table);
@@ -362,7 +368,8 @@ impl Shapes {
                 (alter(format!("{one}, {two}")), first.max(second))
             }
             (20..26, Some(i)) => {
-                (alter(format!("DROP COLUMN {}", table.columns.remove(i).name)), Class::Shape)
+                let word = self.if_exists("DROP COLUMN", "IF EXISTS");
+                (alter(format!("{word} {}", table.columns.remove(i).name)), Class::Shape)
             }
             (26..34, Some(i)) => {
                 let to = self.name(&table);
@@ -408,14 +415,16 @@ impl Shapes {
                     Some(_) => {
                         (alter(format!("RENAME COLUMN {a} TO {b}, RENAME COLUMN {b} TO {a}")), Class::Shape)
                     }
-                    None => (alter("COMMENT = 'nothing to swap'".into()), Class::NoEffect),
+                    None => (alter("COMMENT = 'nothing to swap'".into()), Class::Shape),
                 }
             }
             (63..67, Some(i)) => {
                 let column = &mut table.columns[i];
                 let ty = column.domain.types(crosses)[column.rank];
                 if ty == "TEXT" || !column.optional {
-                    (alter("COMMENT = 'another'".into()), Class::NoEffect)
+                    (alter("COMMENT = 'another'".into()), Class::Shape)
+                } else if !column.not_null && self.rng.random_ratio(1, 3) {
+                    (alter(format!("ALTER COLUMN {} SET DEFAULT NULL", column.name)), Class::Shape)
                 } else {
                     let value = column.domain.value(&mut self.rng);
                     (alter(format!("ALTER COLUMN {} SET DEFAULT {value}", column.name)), Class::Shape)
@@ -437,7 +446,12 @@ impl Shapes {
                 let (stem, next_id) = (table.stem.clone(), table.next_id);
                 table = self.table(stem, key);
                 table.next_id = next_id;
-                (format!("DROP TABLE {name};\n{}", create(&table, crosses)), Class::Shape)
+                let sql = create(&table, crosses);
+                if self.mariadb && self.rng.random_ratio(1, 2) {
+                    (sql.replacen("CREATE TABLE", "CREATE OR REPLACE TABLE", 1), Class::Shape)
+                } else {
+                    (format!("DROP TABLE {name};\n{sql}"), Class::Shape)
+                }
             }
             (77..80, _) if self.options.renames => {
                 table.name = format!("{}_{}", table.stem, self.steps);
@@ -480,7 +494,12 @@ impl Shapes {
                 let index = format!("i{}", table.indexes);
                 let sql = match self.rng.random_range(0..7) {
                     0 => format!("CREATE INDEX {index} ON {name} (n);\nDROP INDEX {index} ON {name};\n"),
-                    1 => alter("COMMENT = 'it''s; another', ROW_FORMAT = DYNAMIC".into()),
+                    1 => {
+                        return (
+                            alter("COMMENT = 'it''s; another', ROW_FORMAT = DYNAMIC".into()),
+                            Class::Shape,
+                        );
+                    }
                     2 => format!("ANALYZE TABLE {name};\n"),
                     3 => alter("ENGINE = InnoDB".into()),
                     4 => format!("CREATE TEMPORARY TABLE {index} (id INT);\nDROP TEMPORARY TABLE {index};\n"),
@@ -516,9 +535,31 @@ impl Shapes {
         };
         column.not_null = rest.contains("NOT NULL");
         column.optional = rest != " NOT NULL";
-        let part = format!("ADD COLUMN {} {ty}{rest}{place}", column.name);
+        let comment = match self.rng.random_range(0..4) {
+            0 => format!(" COMMENT 'it''s \"{}\"'", column.name),
+            _ => String::new(),
+        };
+        let part = format!("ADD COLUMN {} {ty}{rest}{comment}{place}", column.name);
         table.columns.push(column);
         (part, class)
+    }
+
+    /// What stands in front of an altered table's name, and behind it.
+    fn ways_to_alter(&mut self) -> [&'static str; 2] {
+        if !self.mariadb {
+            return ["ALTER TABLE", ""];
+        }
+        match self.rng.random_range(0..8) {
+            0 => ["SET STATEMENT lock_wait_timeout = 50 FOR ALTER TABLE", ""],
+            1 => ["ALTER TABLE IF EXISTS", ""],
+            2 => ["ALTER IGNORE TABLE", " WAIT 50"],
+            _ => ["ALTER TABLE", ""],
+        }
+    }
+
+    /// A word, sometimes with a condition that always holds.
+    fn if_exists(&mut self, word: &str, condition: &str) -> String {
+        if self.mariadb && self.rng.random_ratio(1, 4) { format!("{word} {condition}") } else { word.into() }
     }
 
     /// Begins to change them.

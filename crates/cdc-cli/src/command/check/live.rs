@@ -8,8 +8,9 @@ use cdc_core::connector::Upstream;
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::program::{check_flow, multiset_warnings, whole_rows_missing};
+use cdc_core::plan::view::bind::{Graph, bind};
 use cdc_core::plan::{OptionValue, Plan, SourcePlan};
-use cdc_core::schema::{TableSchema, same_name};
+use cdc_core::schema::{TableId, TableSchema, same_name};
 use cdc_core::zero_dates::ZeroDates;
 use cdc_core::{Error, Result, codes};
 use cdc_mysql::binlog::files;
@@ -19,6 +20,7 @@ use cdc_mysql::conn::connect;
 use cdc_mysql::narrow::Narrow;
 use cdc_mysql::preflight::{self, Check};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -107,6 +109,18 @@ impl Live {
     fn fit(&mut self, source: &SourcePlan, plan: &Plan) {
         let Some(tables) = &self.tables else { return };
         let flows: Vec<_> = plan.flows.iter().filter(|f| f.source == source.name).collect();
+        let wanted: BTreeSet<String> = flows.iter().filter_map(|f| f.view.clone()).collect();
+        let views = match bind(&plan.views, &wanted, tables) {
+            Ok(graph) => graph,
+            Err(diagnostics) => {
+                self.errors.extend(diagnostics.into_iter().map(Error::from));
+                Graph::default()
+            }
+        };
+        let read: BTreeSet<&TableId> = views.tables().map(|input| &input.table).collect();
+        // a view is a table to the flows behind it
+        let tables: &Vec<Arc<TableSchema>> =
+            &tables.iter().cloned().chain(views.views.iter().map(|view| view.schema.clone())).collect();
         for diagnostic in flows.iter().flat_map(|flow| check_flow(flow, tables)) {
             match diagnostic.severity {
                 Severity::Error => self.errors.push(Error::from(diagnostic)),
@@ -119,7 +133,7 @@ impl Live {
             self.errors.extend(missing.into_iter().map(Error::from));
         }
         for flow in &flows {
-            if !tables.iter().any(|t| flow.takes(&t.id)) {
+            if flow.view.is_none() && !tables.iter().any(|t| flow.takes(&t.id)) {
                 let headline = format!("flow \"{}\" takes no table of the server", flow.name);
                 self.warnings.push(
                     Diagnostic::warning(codes::PATTERN_MATCHES_NOTHING, headline).at(flow.span.clone(), ""),
@@ -128,6 +142,7 @@ impl Live {
         }
         self.idle = tables
             .iter()
+            .filter(|t| !t.id.database.is_empty() && !read.contains(&t.id))
             .filter(|t| !flows.iter().any(|f| f.takes(&t.id)))
             .map(|t| t.id.to_string())
             .collect();

@@ -63,7 +63,8 @@ fn one_table(out: &mut String, table: &Evolved, width: Option<usize>) {
         true => "no key".to_owned(),
         false => format!("key ({})", table.key.join(", ")),
     };
-    _ = writeln!(out, "\ntable {}, {}", printable(&table.name), printable(&key));
+    let comment = commented(&table.comment);
+    _ = writeln!(out, "\ntable {}, {}{}", printable(&table.name), printable(&key), printable(&comment));
     let shapes = shapes(table);
     if shapes.is_empty() {
         let lines = table.columns.iter().map(|c| Line::target(c, "kept".to_owned())).collect::<Vec<_>>();
@@ -133,7 +134,14 @@ fn is_fed(table: &Evolved, column: &Column) -> bool {
 
 fn shown(column: &Column) -> String {
     let null = if column.nullable { "" } else { " not null" };
-    printable(&format!("{} {}{null}", column.name, column.ty)).into_owned()
+    let default = column.default.as_ref().map_or_else(String::new, |text| format!(" default {text}"));
+    let comment = commented(&column.comment);
+    printable(&format!("{} {}{null}{default}{comment}", column.name, column.ty)).into_owned()
+}
+
+/// ` comment '..'`; nothing for none.
+fn commented(comment: &str) -> String {
+    if comment.is_empty() { String::new() } else { format!(" comment '{}'", comment.replace('\'', "''")) }
 }
 
 fn lay_out(out: &mut String, heading: &str, lines: &[Line], width: Option<usize>) {
@@ -181,12 +189,14 @@ fn to_json(pipeline: &str, sinks: &[SinkSchemas]) -> Value {
     let table = |t: &Evolved| {
         let column = |c: &Column| {
             json!({
-                "column": c.name, "type": c.ty.to_string(), "nullable": c.nullable, "kept": !is_fed(t, c),
+                "column": c.name, "type": c.ty.to_string(), "nullable": c.nullable, "default": c.default,
+                "comment": c.comment, "kept": !is_fed(t, c),
             })
         };
         json!({
             "target": t.name,
             "key": t.key,
+            "comment": t.comment,
             "columns": t.columns.iter().map(column).collect::<Vec<_>>(),
             "sources": t.feeds.iter().map(source).collect::<Vec<_>>(),
         })
@@ -227,15 +237,27 @@ mod tests {
         let both = [("id", Some("id")), ("age2", Some("age2")), ("note", None)];
         let table = Evolved {
             name: "all".into(),
-            columns: vec![int("id").not_null(), int("age"), int("age2"), int("other")],
+            columns: vec![
+                int("id").not_null(),
+                int("age"),
+                Column { default: Some("7".into()), comment: "how old".into(), ..int("age2") },
+                int("other"),
+            ],
             key: vec!["id".into()],
+            comment: "all of 'em".into(),
             feeds: vec![
                 feed("a", &both),
                 feed("b", &both),
                 feed("c", &[("id", Some("id")), ("other", Some("other"))]),
             ],
         };
-        let left = Evolved { name: "left\x1b".into(), columns: vec![int("a")], key: vec![], feeds: vec![] };
+        let left = Evolved {
+            name: "left\x1b".into(),
+            columns: vec![int("a")],
+            key: vec![],
+            comment: String::new(),
+            feeds: vec![],
+        };
         vec![SinkSchemas { sink: "dw".into(), tick: Some(12), tables: vec![table, left] }]
     }
 
@@ -244,18 +266,18 @@ mod tests {
         let wanted = "\
 sink dw, as of tick 12: 2 tables
 
-table all, key (id)
+table all, key (id) comment 'all of ''em'
   shop.a, shop.b
     id int   -> id int not null
-    age2 int -> age2 int
+    age2 int -> age2 int default 7 comment 'how old'
     note int    (not written)
-                age int          (kept: nobody writes it)
-                other int        (NULL in rows of these)
+                age int                               (kept: nobody writes it)
+                other int                             (NULL in rows of these)
   shop.c
     id int    -> id int not null
     other int -> other int
-                 age int          (kept: nobody writes it)
-                 age2 int         (NULL in rows of these)
+                 age int                               (kept: nobody writes it)
+                 age2 int default 7 comment 'how old'  (NULL in rows of these)
 
 table left\u{fffd}, no key
   no flow writes it any more

@@ -155,7 +155,7 @@ impl Collator {
     ///   4. some spaces and then a character more than a space: more spaces first, for the same reason;
     ///   5. a character more than a space, at once.
     ///
-    ///   Behind the byte of a space, 2 begins with 01 to 7f, 3 is 80, and 4 begins with 81 to ff: see [`run`]. The
+    ///   Behind the byte of a space, 2 begins with 01 to 7f, 3 is 80, and 4 begins with 81 to ff: see `run`. The
     ///   character follows as it is in 1 and 5.
     pub fn encode(self, text: &str, out: &mut Vec<u8>) {
         match self.order {

@@ -13,8 +13,8 @@ use cdc_core::diagnostic::Diagnostic;
 use cdc_core::event::{Batch, Change, Op, Origin};
 use cdc_core::plan::FlowPlan;
 use cdc_core::plan::program::Stage;
-use cdc_core::plan::view::OnConflict;
 use cdc_core::plan::view::bind::BoundView;
+use cdc_core::plan::view::{OnConflict, Upsert};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, Row, Value, codes};
@@ -40,12 +40,13 @@ pub(super) fn view<'scope>(
     rows: Rows<'scope>,
     told: Stream<'scope, Tick, Vec<Told>>,
     view: &BoundView,
+    is_watched: bool,
     shared: Shared,
 ) -> Records<'scope> {
     let name = format!("view[{}]", view.name);
     let closing = Proven { schema: view.schema.clone(), name: view.name.clone() };
     let key = view.schema.primary_key.clone();
-    closed(rows, told, &name, (view.schema.clone(), key), closing, shared)
+    closed(rows, told, &name, (view.schema.clone(), key), closing, is_watched, shared)
 }
 
 /// The same by a flow's key; the stream as it is where nothing need be watched.
@@ -66,9 +67,16 @@ pub(crate) fn upserts<'scope>(
             }
         }
     }
-    let stated: Option<Vec<usize>> = flow.key.as_ref().and_then(|names| {
-        names.iter().map(|name| schema.columns.iter().position(|c| same_name(&c.name, name))).collect()
-    });
+    let stated: Option<Vec<usize>> = match &flow.key {
+        Some(names) => {
+            let place = |name: &String| schema.columns.iter().position(|c| same_name(&c.name, name));
+            names.iter().map(place).collect()
+        }
+        // told to watch what is proved
+        None => {
+            Some(schema.primary_key.clone()).filter(|key| !key.is_empty() && flow.upsert == Upsert::Force)
+        }
+    };
     let Some(key) = stated.filter(|key| flow.is_watched(&schema, key)) else { return records };
     let name = format!("upsert[{}]", flow.name);
     let rows = {
@@ -107,7 +115,7 @@ pub(crate) fn upserts<'scope>(
         flow: flow.name.clone(),
         shared: shared.clone(),
     };
-    closed(rows, told, &name, (schema, key), watched, shared)
+    closed(rows, told, &name, (schema, key), watched, false, shared)
 }
 
 struct Proven {
@@ -217,13 +225,14 @@ fn key_of(key: &[usize], row: &Row) -> Row {
     Row::pack(key.iter().filter_map(|i| values.get(*i).cloned()))
 }
 
-/// Rows to the worker of their key; a tick's changes when it is closed.
+/// Rows to the worker of their key; a tick's changes when it is closed. `again`: what was loaded is given out too, for a state behind this.
 fn closed<'scope>(
     rows: Rows<'scope>,
     told: Stream<'scope, Tick, Vec<Told>>,
     name: &str,
     (schema, key): (Arc<TableSchema>, Vec<usize>),
     mut closing: impl Closing,
+    again: bool,
     shared: Shared,
 ) -> Records<'scope> {
     let operator = name.to_owned();
@@ -305,7 +314,7 @@ fn closed<'scope>(
                         }
                     };
                     // what was loaded is what every target has
-                    if tick <= shared.inputs.tick() || changed.is_empty() {
+                    if (tick <= shared.inputs.tick() && !again) || changed.is_empty() {
                         continue;
                     }
                     let origin = origins.get(&tick).cloned().unwrap_or_default();

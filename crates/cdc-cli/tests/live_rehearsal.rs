@@ -1,0 +1,87 @@
+//! What a test's row stores is what a strict INSERT of the same literal stores: a server is asked.
+
+mod support;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Command;
+use support::server;
+
+/// A column's type, and literals that SQL and a test write in one way.
+const CASES: &[(&str, &[&str])] = &[
+    ("INT", &["5", "5.5", "-5.5", "'7'", "'7.5'", "2147483647", "2147483648", "'x'", "'7x'", "NULL", "1e3"]),
+    ("INT UNSIGNED", &["-1", "0", "4294967295", "4294967296"]),
+    ("TINYINT", &["127", "128", "-128", "-128.4"]),
+    ("DECIMAL(6,2)", &["1.005", "-1.005", "9999.99", "9999.995", "10000", "'1.5'", "'1.5x'", "3"]),
+    ("DOUBLE", &["1", "0.5", "1.5e10", "'2.25'", "'much'"]),
+    ("FLOAT", &["0.5", "-3", "1e39"]),
+    ("VARCHAR(3)", &["'abc'", "'abcd'", "5", "1.5", "''", "'ä☕ü'"]),
+    ("CHAR(3)", &["'a  '", "'abc'", "'abcd'"]),
+    ("TEXT", &["'a text'", "12"]),
+    ("DATE", &["'2026-02-28'", "'2026-02-30'", "'0000-00-00'", "'2026-1-2'", "'soon'"]),
+    ("DATETIME(3)", &["'2026-01-01 10:00:00.1239'", "'2026-01-01'", "'2026-01-01 25:00:00'"]),
+    ("DATETIME", &["'2026-01-01 10:00:59.5'"]),
+    (
+        "TIMESTAMP",
+        &["'2026-01-01 00:00:00'", "'1969-12-31 00:00:00'", "'2038-01-19 03:14:07'", "'2040-01-01'"],
+    ),
+    ("TIME", &["'10:11:12'", "'-01:00:00'", "'839:00:00'", "'late'"]),
+    ("YEAR", &["2026", "'2026'", "1900", "0"]),
+    ("ENUM('a', 'B')", &["'a'", "'b'", "'c'", "NULL"]),
+    ("SET('a', 'b', 'c')", &["'c,a'", "'d'", "''"]),
+    ("JSON", &["'{\"b\": 1, \"a\": [1, 2]}'", "'{'", "'\"x\"'"]),
+];
+
+#[test]
+fn a_row_of_a_test_stores_what_a_strict_insert_does() -> Result<()> {
+    let server = server();
+    let (mut schema, mut tests) = (String::new(), String::new());
+    server.sql("CREATE DATABASE rehearsed CHARACTER SET utf8mb4")?;
+    let mut takes = Vec::new();
+    for (i, (ty, literals)) in CASES.iter().enumerate() {
+        let create = format!("CREATE TABLE t{i} (id INT PRIMARY KEY, v {ty} NULL)");
+        server.sql(&format!("USE rehearsed; {create}"))?;
+        _ = writeln!(schema, "{create};");
+        for (id, literal) in literals.iter().enumerate() {
+            let insert = format!(
+                "USE rehearsed; SET time_zone = '+00:00', sql_mode = DEFAULT; INSERT INTO t{i} VALUES ({id}, {literal}); \
+                 SELECT QUOTE(CAST(v AS CHAR)) FROM t{i} WHERE id = {id}"
+            );
+            let stored = server.sql(&insert).ok();
+            // the client doubles the backslashes of what it prints
+            let stored = stored.map(|text| text.trim_end_matches('\n').replace("\\\\", "\\"));
+            let expected = stored.clone().unwrap_or_else(|| "NULL".into());
+            _ = writeln!(
+                tests,
+                "test \"{i} {id}\" {{\n  given src.t{i} + {{ id: {id}, v: {literal} }}\n  \
+                 expect dw.t{i} = [ {{ id: {id}, v: {expected} }} ]\n}}"
+            );
+            takes.push((format!("{i} {id}"), format!("{literal} into {ty}"), stored));
+        }
+    }
+    let folder = tempfile::tempdir()?;
+    let head = "pipeline { name = \"p\" }\nsource src = mysql { url = \"mysql://127.0.0.1:1\", user = \"cdc\", \
+                tables = [\"rehearsed.*\"], schema = \"t.sql\" }\nsink dw = null {}\nsrc.* => dw.*\n";
+    fs::write(folder.path().join("t.sql"), schema)?;
+    fs::write(folder.path().join("t.cdc"), format!("{head}{tests}"))?;
+    let output = Command::new(env!("CARGO_BIN_EXE_cdc"))
+        .args(["test", "t.cdc", "--format", "json"])
+        .current_dir(folder.path())
+        .output()?;
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let ran = document["files"][0]["tests"].as_array().context("no tests")?;
+    let (all, taken) = (takes.len(), takes.iter().filter(|(_, _, stored)| stored.is_some()).count());
+    ensure!(ran.len() == all && taken > 35 && all - taken > 20, "{taken} of {all} were taken by the server");
+    let mut wrong = Vec::new();
+    for (ran, (name, what, stored)) in ran.iter().zip(&takes) {
+        ensure!(ran["name"] == name.as_str(), "{ran:#}");
+        if ran["ok"] != stored.is_some() {
+            wrong.push(format!("{what}: the server has {stored:?}, the test {ran:#}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}

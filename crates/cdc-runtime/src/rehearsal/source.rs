@@ -1,0 +1,585 @@
+//! A source that is played: its tables, what a test changes in them, and what a capture would have given of that.
+
+use super::target::Values;
+use super::values::{fitted, placed, stored};
+use cdc_core::diagnostic::{Diagnostic, Span};
+use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
+use cdc_core::expr::eval::{Collator, nearest};
+use cdc_core::plan::FlowPlan;
+use cdc_core::plan::pattern::TableSet;
+use cdc_core::plan::program::other_rows_when_renamed;
+use cdc_core::plan::test::{TestChange, TestChangeKind, TestRow};
+use cdc_core::position::{Binding, Position};
+use cdc_core::schema::{Column, ColumnType, TableId, TableSchema, same_name};
+use cdc_core::schema_change::SchemaChange;
+use cdc_core::tick::Tick;
+use cdc_core::value::Value;
+use cdc_core::{Error, Row, codes};
+use cdc_materialize::record::{Guard, Record};
+use cdc_mysql::ddl::{Context, Outcome, parse};
+use cdc_mysql::decode::default::default_value;
+use cdc_mysql::structure::TableStructures;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The MySQL version whose DDL a test's statements are read as.
+const VERSION: u32 = 90_700;
+
+/// When a test's first step happens: 2026-01-01 00:00:00 UTC; each step is a second after the one before it, so that every run is
+/// the same.
+const BEGIN_MICROS: i64 = 1_767_225_600_000_000;
+
+/// The source.
+pub(super) struct Source {
+    name: String,
+    captured: TableSet,
+    flows: Vec<FlowPlan>,
+    /// Tables that views read.
+    read: BTreeSet<TableId>,
+    structures: TableStructures,
+    rows: BTreeMap<TableId, Vec<Values>>,
+    /// The last tick given out.
+    tick: Tick,
+    ordinal: u64,
+}
+
+impl Source {
+    pub(super) fn new(
+        name: &str,
+        captured: TableSet,
+        tables: &[TableSchema],
+        flows: Vec<FlowPlan>,
+    ) -> Source {
+        let mut structures = TableStructures::new();
+        for table in tables.iter().filter(|table| captured.contains(&table.id)) {
+            structures.insert(table.clone(), None);
+        }
+        Source {
+            name: name.to_owned(),
+            captured,
+            flows,
+            read: BTreeSet::new(),
+            structures,
+            rows: BTreeMap::new(),
+            tick: 0,
+            ordinal: 0,
+        }
+    }
+
+    /// Its tables.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = &Arc<TableSchema>> {
+        self.structures.tables()
+    }
+
+    /// Which of them views read.
+    pub(super) fn read_by_views(&mut self, tables: BTreeSet<TableId>) {
+        self.read = tables;
+    }
+
+    /// The last tick given out.
+    pub(super) fn tick(&self) -> Tick {
+        self.tick
+    }
+
+    fn begin(&mut self) -> Origin {
+        self.tick += 1;
+        self.ordinal = 0;
+        Origin {
+            timestamp_micros: BEGIN_MICROS + (self.tick as i64 - 1) * 1_000_000,
+            gtid: format!("00000000-0000-0000-0000-000000000000:{}", self.tick).into(),
+            file: "test".into(),
+            offset: self.tick,
+            snapshot: false,
+        }
+    }
+
+    fn end(&self) -> Record {
+        let gtids = format!("00000000-0000-0000-0000-000000000000:1-{}", self.tick).into();
+        let position = Position { gtids, file: "test".into(), offset: self.tick, rows: 0 };
+        let binding = Binding { positions: [(self.name.clone(), position)].into() };
+        Record::End { tick: self.tick, binding: Arc::new(binding) }
+    }
+
+    /// What a transaction gives.
+    pub(super) fn transaction(&mut self, changes: &[TestChange]) -> Result<Vec<Record>, Diagnostic> {
+        let origin = self.begin();
+        let mut records = Vec::new();
+        for change in changes {
+            let schema = self.table(change)?;
+            let mut made = Vec::with_capacity(change.rows.len());
+            for row in &change.rows {
+                let (op, before, after) = match change.kind {
+                    TestChangeKind::Insert => self.insert(&schema, row)?,
+                    TestChangeKind::Delete => self.delete(&schema, row)?,
+                    TestChangeKind::Update => self.update(&schema, row)?,
+                };
+                made.push((op, before, after));
+            }
+            records.push(self.batch(schema, &origin, made));
+        }
+        records.push(self.end());
+        Ok(records)
+    }
+
+    fn batch(
+        &mut self,
+        schema: Arc<TableSchema>,
+        origin: &Origin,
+        made: Vec<(Op, Option<Values>, Option<Values>)>,
+    ) -> Record {
+        let packed = |values: Option<Values>| values.map(Row::pack);
+        let mut changes = Vec::with_capacity(made.len());
+        for (op, before, after) in made {
+            self.ordinal += 1;
+            let (before, after) = (packed(before), packed(after));
+            changes.push(Change { tick: self.tick, ordinal: self.ordinal, op, origin: 0, before, after });
+        }
+        let batch = Batch { schema, origins: vec![origin.clone()], changes };
+        Record::Rows { worker: 0, batch: Arc::new(batch), guard: Guard::default() }
+    }
+
+    fn table(&self, change: &TestChange) -> Result<Arc<TableSchema>, Diagnostic> {
+        self.structures.get(&change.table).cloned().ok_or_else(|| {
+            let mut d =
+                Diagnostic::error(codes::UNKNOWN_TABLE, format!("unknown table \"{}\"", change.table))
+                    .at(change.span.clone(), "the source does not have it now");
+            let names: Vec<String> = self.structures.tables().map(|t| t.id.to_string()).collect();
+            if let Some(near) = nearest(&change.table.to_string(), names.iter().map(String::as_str)) {
+                d = d.help(format!("did you mean \"{near}\"?"));
+            }
+            d
+        })
+    }
+
+    fn insert(&mut self, schema: &Arc<TableSchema>, row: &TestRow) -> Result<Made, Diagnostic> {
+        let given = values(schema, row)?;
+        let rows = self.rows.entry(schema.id.clone()).or_default();
+        let mut made = Vec::with_capacity(schema.columns.len());
+        for (i, column) in schema.columns.iter().enumerate() {
+            let value = match given.iter().find(|(at, _)| *at == i) {
+                Some((_, value)) => value.clone(),
+                None => default(schema, i, rows, row)?,
+            };
+            made.push(checked(value, column, schema, row)?);
+        }
+        let unique = schema.key().into_iter().chain(schema.unique_keys.iter().map(Vec::as_slice));
+        for key in unique {
+            if let Some(there) = rows.iter().find(|there| same_key(schema, key, there, &made)) {
+                return Err(step(row, format!("table \"{}\" has a row of this key already", schema.id))
+                    .note(format!("the row that is there: {}", shown(schema, there)))
+                    .help("~ updates a row, - deletes it"));
+            }
+        }
+        rows.push(made.clone());
+        Ok((Op::Insert, None, Some(made)))
+    }
+
+    fn delete(&mut self, schema: &Arc<TableSchema>, row: &TestRow) -> Result<Made, Diagnostic> {
+        let given = values(schema, row)?;
+        let at = match schema.key() {
+            Some(_) => self.of_key(schema, &given, row)?,
+            None => {
+                let rows = self.rows.get(&schema.id).map(Vec::as_slice).unwrap_or_default();
+                let same = |have: &Values| given.iter().all(|(i, value)| have.get(*i) == Some(value));
+                rows.iter().position(same).ok_or_else(|| self.missing(schema, &given, row))?
+            }
+        };
+        let rows = self.rows.entry(schema.id.clone()).or_default();
+        // what is named beside the key is to be so
+        if let Some((i, _)) = given.iter().find(|(i, value)| rows[at].get(*i) != Some(value)) {
+            let column = &schema.columns[*i].name;
+            return Err(step(row, format!("the row of this key has another value in column \"{column}\""))
+                .note(format!("the row that is there: {}", shown(schema, &rows[at])))
+                .help("the key is enough to delete a row"));
+        }
+        Ok((Op::Delete, Some(rows.remove(at)), None))
+    }
+
+    fn update(&mut self, schema: &Arc<TableSchema>, row: &TestRow) -> Result<Made, Diagnostic> {
+        if schema.key().is_none() {
+            return Err(step(row, format!("table \"{}\" has no key, so ~ finds no row in it", schema.id))
+                .help("delete the row with - and insert it with +"));
+        }
+        let given = values(schema, row)?;
+        let at = self.of_key(schema, &given, row)?;
+        let key = schema.key().unwrap_or_default();
+        let rows = self.rows.entry(schema.id.clone()).or_default();
+        let before = rows[at].clone();
+        let mut after = before.clone();
+        for (i, value) in given.into_iter().filter(|(i, _)| !key.contains(i)) {
+            after[i] = checked(value, &schema.columns[i], schema, row)?;
+        }
+        for unique in &schema.unique_keys {
+            let other = |(i, there): (usize, &Values)| i != at && same_key(schema, unique, there, &after);
+            if rows.iter().enumerate().any(other) {
+                return Err(step(row, format!("another row of table \"{}\" has this unique key", schema.id)));
+            }
+        }
+        rows[at] = after.clone();
+        Ok((Op::Update, Some(before), Some(after)))
+    }
+
+    /// The row that has the key that is given.
+    fn of_key(&self, schema: &TableSchema, given: &Given, row: &TestRow) -> Result<usize, Diagnostic> {
+        let key = schema.key().unwrap_or_default();
+        let mut wanted: Values = vec![Value::Null; schema.columns.len()];
+        for &i in key {
+            let Some((_, value)) = given.iter().find(|(at, _)| *at == i) else {
+                let names: Vec<&str> = key.iter().map(|&i| &*schema.columns[i].name).collect();
+                let names = names.join(", ");
+                let name = &schema.columns[i].name;
+                return Err(step(row, format!("the key's column \"{name}\" is not named"))
+                    .help(format!("rows of \"{}\" are found by their key: {names}", schema.id)));
+            };
+            wanted[i] = value.clone();
+        }
+        let rows = self.rows.get(&schema.id).map(Vec::as_slice).unwrap_or_default();
+        let found = rows.iter().position(|there| same_key(schema, key, there, &wanted));
+        found.ok_or_else(|| self.missing(schema, given, row))
+    }
+
+    fn missing(&self, schema: &TableSchema, given: &Given, row: &TestRow) -> Diagnostic {
+        let d = step(row, format!("table \"{}\" has no such row", schema.id));
+        let rows = self.rows.get(&schema.id).map(Vec::as_slice).unwrap_or_default();
+        // the one that agrees in most, then the one whose key's text is nearest
+        let agrees = |there: &Values| given.iter().filter(|(i, v)| there.get(*i) == Some(v)).count();
+        let key = schema.key().unwrap_or_default();
+        let text = |value: &dyn Fn(usize) -> Option<String>| -> String {
+            key.iter().filter_map(|&i| value(i)).collect::<Vec<_>>().join(" ")
+        };
+        let of_row = |there: &Values| text(&|i| there.get(i).map(ToString::to_string));
+        let wanted = text(&|i| given.iter().find(|(at, _)| *at == i).map(|(_, v)| v.to_string()));
+        let texts: Vec<String> = rows.iter().map(of_row).collect();
+        let near = nearest(&wanted, texts.iter().map(String::as_str))
+            .and_then(|near| texts.iter().position(|text| text == near))
+            .and_then(|at| rows.get(at));
+        match near.or_else(|| rows.iter().max_by_key(|there| agrees(there))) {
+            Some(near) => d.note(format!("the nearest that it has: {}", shown(schema, near))),
+            None => d.note("the table is empty"),
+        }
+    }
+
+    /// What a statement gives: its events, alone at a tick, and behind it the rows of tables that are copied anew.
+    pub(super) fn statement(&mut self, text: &str, span: &Span) -> Result<Vec<Record>, Diagnostic> {
+        let context = Context { database: self.captured.only_database(), ..Context::mysql(VERSION) };
+        let wrong = |headline: String| Diagnostic::error(codes::TEST_STEP, headline).at(span.clone(), "");
+        let (changes, facts) = match parse(text, &context, &self.structures) {
+            Outcome::Changes { changes, facts } => (changes, facts),
+            Outcome::NoEffect { facts, .. } => (Vec::new(), facts),
+            Outcome::Dml { what, .. } => {
+                return Err(wrong(format!("{what} changes rows: ddl is for statements that change tables"))
+                    .help("write rows as when src.table + { .. }, - { .. } or ~ { .. }"));
+            }
+            Outcome::Transaction(_) => {
+                return Err(wrong("a statement of a transaction changes no table".to_owned())
+                    .help("one given or when is one transaction"));
+            }
+            Outcome::NotUnderstood { diagnostic, .. } => return Err(placed(*diagnostic, span)),
+        };
+        let of_error = |error: Error| placed(error.diagnostic().clone(), span);
+        let origin = self.begin();
+        let mut records = Vec::new();
+        let mut again = Vec::new();
+        for (table, mut changes) in self.grouped(changes, span)? {
+            let before = self.structures.get(&table).cloned();
+            for change in &changes {
+                self.follow(change, span)?;
+                self.structures.apply(std::slice::from_ref(change)).map_err(of_error)?;
+            }
+            let to = |c: &SchemaChange| match c {
+                SchemaChange::RenameTable { to, .. } => Some(to.clone()),
+                _ => None,
+            };
+            let now = changes.iter().rev().find_map(to).unwrap_or(table);
+            let after = self.structures.get(&now).cloned();
+            if let (Some(before), Some(after)) = (&before, &after)
+                && let Some(reason) = self.copied_when_renamed(&changes, &before.id, &after.id)
+            {
+                changes.push(SchemaChange::ResnapshotTable { table: after.id.clone(), reason });
+            }
+            if let Some(after) = &after
+                && changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }))
+            {
+                again.push(after.clone());
+            }
+            self.ordinal += 1;
+            let event = SchemaEvent {
+                tick: self.tick,
+                origin: origin.clone(),
+                statement: text.into(),
+                changes,
+                before,
+                after,
+            };
+            records.push(Record::Schema { ordinal: self.ordinal, event: Arc::new(event) });
+        }
+        self.structures.learn(&facts);
+        records.push(self.end());
+        for schema in again {
+            let origin = Origin { gtid: "".into(), snapshot: true, ..self.begin() };
+            let rows = self.rows.get(&schema.id).cloned().unwrap_or_default();
+            let read = rows.into_iter().map(|row| (Op::Read, None, Some(row))).collect();
+            records.push(self.batch(schema, &origin, read));
+            records.push(self.end());
+        }
+        Ok(records)
+    }
+
+    /// The changes of a statement by table, as the reader of the log gives them out: those of tables that are captured, and a table
+    /// that is renamed out of sight is dropped.
+    fn grouped(
+        &self,
+        changes: Vec<SchemaChange>,
+        span: &Span,
+    ) -> Result<Vec<(TableId, Vec<SchemaChange>)>, Diagnostic> {
+        let mut groups: Vec<(TableId, Vec<SchemaChange>)> = Vec::new();
+        // which names stand for a known table behind the changes so far
+        let mut names: BTreeMap<TableId, bool> = BTreeMap::new();
+        for change in changes {
+            let table = change.table().clone();
+            let mut is_captured = self.captured.contains(&table);
+            let change = match change {
+                SchemaChange::RenameTable { table, to } => {
+                    let there = self.structures.get(&table).is_some();
+                    is_captured &= names.get(&table).copied().unwrap_or(there);
+                    names.insert(table.clone(), false);
+                    names.insert(to.clone(), is_captured);
+                    let to_captured = self.captured.contains(&to);
+                    if !is_captured && to_captured {
+                        let headline =
+                            format!("table \"{to}\" comes by a rename from where nothing is captured");
+                        return Err(Diagnostic::error(codes::FEATURE_NOT_YET, headline)
+                            .at(span.clone(), "")
+                            .note("a test knows only the rows of captured tables"));
+                    }
+                    if to_captured {
+                        SchemaChange::RenameTable { table, to }
+                    } else {
+                        SchemaChange::DropTable { table }
+                    }
+                }
+                other => other,
+            };
+            match &change {
+                SchemaChange::CreateTable { .. } => drop(names.insert(table.clone(), is_captured)),
+                SchemaChange::DropTable { .. } => drop(names.insert(table.clone(), false)),
+                _ => {}
+            }
+            if !is_captured {
+                continue;
+            }
+            match groups.iter_mut().find(|(t, _)| *t == table) {
+                Some((_, group)) => group.push(change),
+                None => groups.push((table, vec![change])),
+            }
+        }
+        Ok(groups)
+    }
+
+    fn copied_when_renamed(
+        &self,
+        changes: &[SchemaChange],
+        before: &TableId,
+        after: &TableId,
+    ) -> Option<String> {
+        let comes_anyway = |c: &SchemaChange| {
+            matches!(c, SchemaChange::CreateTable { .. } | SchemaChange::ResnapshotTable { .. })
+        };
+        if before == after || changes.iter().any(comes_anyway) {
+            return None;
+        }
+        let of_view = || self.read.contains(after).then(|| "renamed to where a view reads it".to_owned());
+        other_rows_when_renamed(&self.flows, before, after).or_else(of_view)
+    }
+
+    /// The rows of a table behind a change that is not made yet.
+    fn follow(&mut self, change: &SchemaChange, span: &Span) -> Result<(), Diagnostic> {
+        let table = change.table();
+        match change {
+            SchemaChange::CreateTable { .. }
+            | SchemaChange::DropTable { .. }
+            | SchemaChange::TruncateTable { .. } => {
+                self.rows.remove(table);
+                return Ok(());
+            }
+            SchemaChange::RenameTable { to, .. } => {
+                if let Some(rows) = self.rows.remove(table) {
+                    self.rows.insert(to.clone(), rows);
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let (Some(before), Some(rows)) = (self.structures.get(table), self.rows.get_mut(table)) else {
+            return Ok(());
+        };
+        let after = change.apply_to(before).map_err(|e| placed(e.diagnostic().clone(), span))?;
+        if after.columns == before.columns {
+            return Ok(());
+        }
+        let cannot = |column: &Column, why: String| {
+            let headline =
+                format!("what the rows of \"{table}\" hold in column \"{}\" cannot be told", column.name);
+            Diagnostic::error(codes::TEST_STEP, headline).at(span.clone(), "").note(why)
+        };
+        let mut next: Vec<Values> = vec![Vec::with_capacity(after.columns.len()); rows.len()];
+        for (place, column) in after.columns.iter().enumerate() {
+            let was = match change {
+                SchemaChange::RenameColumn { column: was, to, .. } if same_name(to, &column.name) => was,
+                _ => &column.name,
+            };
+            let is_new = matches!(change, SchemaChange::AddColumn { column: new, .. } if same_name(&new.name, &column.name));
+            match before.column_index(was).filter(|_| !is_new) {
+                Some(at) => {
+                    let from = &before.columns[at].ty;
+                    for (row, next) in rows.iter().zip(&mut next) {
+                        next.push(if *from == column.ty {
+                            row[at].clone()
+                        } else {
+                            retyped(&row[at], from, &column.ty).map_err(|why| cannot(column, why))?
+                        });
+                    }
+                }
+                None => {
+                    let value = default_value(&after, place).map(|row| row.get(0).into_owned());
+                    for (number, next) in next.iter_mut().enumerate() {
+                        next.push(match &value {
+                            Some(value) => value.clone(),
+                            None if column.auto_increment => counted(column, number as u64 + 1),
+                            None => {
+                                let why =
+                                    "its default is none that can be told from the statement".to_owned();
+                                return Err(cannot(column, why));
+                            }
+                        });
+                    }
+                }
+            }
+        }
+        *rows = next;
+        Ok(())
+    }
+}
+
+type Made = (Op, Option<Values>, Option<Values>);
+
+/// Columns, by their places, and their values.
+type Given = Vec<(usize, Value<'static>)>;
+
+/// A value behind a change of its column's type.
+fn retyped(value: &Value<'static>, from: &ColumnType, to: &ColumnType) -> Result<Value<'static>, String> {
+    if value.is_null() { Ok(Value::Null) } else { fitted(value, from, to) }
+}
+
+fn step(row: &TestRow, headline: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(codes::TEST_STEP, headline).at(row.span.clone(), "")
+}
+
+fn values(schema: &TableSchema, row: &TestRow) -> Result<Given, Diagnostic> {
+    row.values
+        .iter()
+        .map(|(name, expr)| {
+            let at = schema.column_index(&name.name).ok_or_else(|| {
+                unknown_column(&name.name, &name.span, &schema.id.to_string(), &schema.columns)
+            })?;
+            Ok((at, stored(expr, &schema.columns[at])?))
+        })
+        .collect()
+}
+
+/// The error of a column that is not there.
+pub(super) fn unknown_column(name: &str, span: &Span, table: &str, columns: &[Column]) -> Diagnostic {
+    let headline = format!("unknown column \"{name}\" of \"{table}\"");
+    let d = Diagnostic::error(codes::UNKNOWN_COLUMN, headline).at(span.clone(), "");
+    let names: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
+    match nearest(name, names.iter().copied()) {
+        Some(near) => d.help(format!("did you mean \"{near}\"?")),
+        None => d.help(format!("there is {}", names.join(", "))),
+    }
+}
+
+/// What a column has that an insert does not name.
+fn default(
+    schema: &TableSchema,
+    at: usize,
+    rows: &[Values],
+    row: &TestRow,
+) -> Result<Value<'static>, Diagnostic> {
+    let column = &schema.columns[at];
+    if column.auto_increment {
+        let number = |value: &Value<'_>| match value {
+            Value::Int(v) => u64::try_from(*v).ok(),
+            Value::UInt(v) => Some(*v),
+            _ => None,
+        };
+        let last = rows.iter().filter_map(|row| row.get(at).and_then(number)).max();
+        return Ok(counted(column, last.unwrap_or(0).saturating_add(1)));
+    }
+    let why = match &column.default {
+        _ if column.generated.is_some() => "it is computed by the server, from the row's other columns",
+        None if !column.nullable => "it has no default",
+        _ => "its default depends on the moment or the row",
+    };
+    let value = if column.generated.is_none() && (column.default.is_some() || column.nullable) {
+        default_value(schema, at)
+    } else {
+        None
+    };
+    value.map(|value| value.get(0).into_owned()).ok_or_else(|| {
+        step(row, format!("column \"{}\" of \"{}\" is not named, and {why}", column.name, schema.id))
+            .help(format!("name it: {}: ..", column.name))
+    })
+}
+
+fn counted(column: &Column, number: u64) -> Value<'static> {
+    match column.ty {
+        ColumnType::Int { unsigned: true, .. } => Value::UInt(number),
+        ColumnType::Double { .. } => Value::Double(number as f64),
+        ColumnType::Float { .. } => Value::Float(number as f32),
+        _ => Value::Int(i64::try_from(number).unwrap_or(i64::MAX)),
+    }
+}
+
+/// A value that the server would take in strict mode.
+fn checked(
+    value: Value<'static>,
+    column: &Column,
+    schema: &TableSchema,
+    row: &TestRow,
+) -> Result<Value<'static>, Diagnostic> {
+    let place = || row.values.iter().find(|(name, _)| same_name(&name.name, &column.name));
+    let span = || place().map_or_else(|| row.span.clone(), |(_, expr)| expr.span.clone());
+    let date = match &value {
+        Value::Null if !column.nullable => {
+            let headline = format!("column \"{}\" of \"{}\" is NOT NULL", column.name, schema.id);
+            return Err(Diagnostic::error(codes::TEST_STEP, headline).at(span(), ""));
+        }
+        Value::Date(date) => date,
+        Value::DateTime(at) => &at.date,
+        _ => return Ok(value),
+    };
+    if date.is_real() {
+        return Ok(value);
+    }
+    let headline = format!("the value of column \"{}\" is no day of the calendar", column.name);
+    Err(Diagnostic::error(codes::OUT_OF_RANGE, headline).at(span(), ""))
+}
+
+/// Do two rows have one key? Text by the column's collation; a NULL equals nothing.
+fn same_key(schema: &TableSchema, key: &[usize], a: &Values, b: &Values) -> bool {
+    key.iter().all(|&i| match (a.get(i), b.get(i)) {
+        (Some(Value::Null), _) | (_, Some(Value::Null)) => false,
+        (Some(Value::Text(a)), Some(Value::Text(b))) => {
+            let collator = schema.columns[i].ty.charset().and_then(Collator::of);
+            collator.map_or(a == b, |c| c.compare(a, b).is_eq())
+        }
+        (a, b) => a == b,
+    })
+}
+
+/// A row for people, as a test writes it.
+fn shown(schema: &TableSchema, row: &Values) -> String {
+    let values: Vec<String> =
+        schema.columns.iter().zip(row).map(|(c, value)| format!("{}: {value}", c.name)).collect();
+    format!("{{ {} }}", values.join(", "))
+}
