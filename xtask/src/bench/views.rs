@@ -119,6 +119,10 @@ impl Bench {
             let mut command = self.command(NAME, &pipeline)?;
             ours.push(measure(command.args(["--workers", "2", "--until", "caught-up"]), PATIENCE)?);
         }
+        let groups = format!("by_region {} rows", (sizes.orders / 10).clamp(1, 50));
+        if !std::fs::read_to_string(self.printed(NAME))?.contains(&groups) {
+            failures.push(format!("{NAME}: the run's output does not say \"{groups}\""));
+        }
         let reference = || {
             Result::<_>::Ok(Reference {
                 name: "the query at the source",
