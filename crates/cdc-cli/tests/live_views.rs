@@ -143,6 +143,29 @@ fn a_restart_writes_nothing_again_and_asks_the_source_for_nothing() -> Result<()
     Ok(())
 }
 
+/// A view says all that it holds once: who was not there then would never hear of it.
+#[test]
+fn flows_of_views_do_not_come_later() -> Result<()> {
+    let database = "v_later";
+    let job = job(database)?;
+    job.catch_up(&[])?;
+    let write = |views: &str| {
+        job.write(&format!("[\"{database}.*\"]"), "", "chunk_rows = 100\n  chunk_readers = 2", views);
+    };
+    write(&format!("{VIEWS}\nlost => dw.lost_again"));
+    let said = job.fails(3006)?;
+    ensure!(said.err.contains("lost_again") && said.err.contains("has spoken"), "{}", said.text());
+    // nor is another view the same
+    write(&VIEWS.replace("top 3 by", "top 4 by"));
+    job.fails(3006)?;
+    // one that goes is let go
+    write(&VIEWS.replace("best         => dw.best", ""));
+    server().sql(&format!("USE {database}; UPDATE orders SET amount = 9 WHERE id = 5"))?;
+    job.catch_up(&[])?;
+    job.verify()?;
+    Ok(())
+}
+
 #[test]
 fn tables_of_views_change() -> Result<()> {
     let database = "v_ddl";

@@ -20,7 +20,7 @@ use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::{
     BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
 };
-use cdc_core::plan::view::bind::{Graph, bind_or_first};
+use cdc_core::plan::view::bind::{Graph, bind_again, bind_or_first};
 use cdc_core::plan::{self, FlowPlan, KeyConflict, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
 use cdc_core::preflight::Check;
@@ -316,11 +316,10 @@ fn bind_views(
         return Ok(Graph::default());
     }
     if !first {
-        return bind_or_first(&plan.views, &wanted, &base.view_tables);
+        return bind_again(&plan.views, &wanted, &base.view_tables);
     }
     let graph = bind_or_first(&plan.views, &wanted, schemas)?;
-    let read: BTreeSet<&TableId> = graph.tables().map(|input| &input.table).collect();
-    base.view_tables = schemas.iter().filter(|s| read.contains(&s.id)).cloned().collect();
+    base.view_tables = graph.schemas();
     Ok(graph)
 }
 
@@ -331,7 +330,11 @@ pub(crate) fn with_views(
     then: &[Arc<TableSchema>],
 ) -> Result<Vec<Arc<TableSchema>>> {
     let wanted: BTreeSet<String> = plan.flows.iter().filter_map(|f| f.view.clone()).collect();
-    let graph = bind_or_first(&plan.views, &wanted, if then.is_empty() { schemas } else { then })?;
+    let graph = if then.is_empty() {
+        bind_or_first(&plan.views, &wanted, schemas)?
+    } else {
+        bind_again(&plan.views, &wanted, then)?
+    };
     Ok(schemas.iter().cloned().chain(graph.views.iter().map(|view| view.schema.clone())).collect())
 }
 
@@ -647,6 +650,11 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
         }
     }
     for flow in plan.flows.iter().filter(|f| !before.contains_key(&format!("flow {}", f.name))) {
+        // a view says all that it holds once, when its tables are whole
+        if let Some(view) = &flow.view {
+            differences
+                .push(format!("flow \"{}\" is new, and view \"{view}\" has spoken before it", flow.name));
+        }
         let followed = checkpoint.sources.get(&flow.source);
         let old = followed.into_iter().flat_map(|state| state.structures.tables());
         for table in old.filter(|t| flow.takes(&t.id)) {

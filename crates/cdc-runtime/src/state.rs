@@ -54,7 +54,8 @@ pub struct Checkpoint {
     /// By sink: its tables as of the tick, and who feeds them.
     #[serde(default)]
     pub evolved: BTreeMap<String, Vec<Evolved>>,
-    /// The tables that views read, as they were when the pipeline started first: views are bound to them.
+    /// The tables that views read, as they were when the pipeline started first, with the columns that are held of them: views are
+    /// bound to these.
     #[serde(default)]
     pub view_tables: Vec<Arc<TableSchema>>,
     /// The first tick at which views speak, once all tables are whole.

@@ -9,7 +9,7 @@ use crate::state::StateDir;
 use cdc_core::connector::TargetReader;
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::program::{BoundFlow, RowMeta};
-use cdc_core::plan::view::bind::{Graph, bind_or_first};
+use cdc_core::plan::view::bind::{Graph, bind_again, bind_or_first};
 use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::schema::{TableId, TableSchema, same_name};
 use cdc_core::zero_dates::{DateView, TableView};
@@ -52,7 +52,7 @@ pub(super) fn graph(plan: &Plan, options: &Options, source: &Source<'_>) -> Resu
         None => None,
     };
     match checkpoint.filter(|c| !c.view_tables.is_empty()) {
-        Some(checkpoint) => bind_or_first(&plan.views, &wanted, &checkpoint.view_tables),
+        Some(checkpoint) => bind_again(&plan.views, &wanted, &checkpoint.view_tables),
         None => {
             let shown: Vec<_> = source.schemas.iter().map(|s| source.shown(s).schema().clone()).collect();
             bind_or_first(&plan.views, &wanted, &shown)

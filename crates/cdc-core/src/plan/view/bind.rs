@@ -59,6 +59,23 @@ impl Graph {
         self.views.iter().find(|v| v.name == name)
     }
 
+    /// The tables that are read, each with nothing but the columns that travel and the key.
+    pub fn schemas(&self) -> Vec<Arc<TableSchema>> {
+        let schema = |input: &TableInput| {
+            let place = |name: &Arc<str>| input.columns.iter().position(|c| c.name == *name);
+            Arc::new(TableSchema {
+                id: input.table.clone(),
+                version: 1,
+                columns: input.columns.clone(),
+                primary_key: input.key.iter().flatten().filter_map(place).collect(),
+                unique_keys: Vec::new(),
+                charset: Charset::utf8mb4(),
+                comment: String::new(),
+            })
+        };
+        self.tables().map(schema).collect()
+    }
+
     /// The tables that are read, each once.
     pub fn tables(&self) -> impl Iterator<Item = &TableInput> {
         self.nodes.iter().filter_map(|node| match &node.kind {
@@ -224,6 +241,15 @@ pub fn bind(
     wanted: &BTreeSet<String>,
     schemas: &[Arc<TableSchema>],
 ) -> Result<Graph, Vec<Diagnostic>> {
+    bound(views, wanted, schemas, false)
+}
+
+fn bound(
+    views: &[ViewPlan],
+    wanted: &BTreeSet<String>,
+    schemas: &[Arc<TableSchema>],
+    whole: bool,
+) -> Result<Graph, Vec<Diagnostic>> {
     let mut binder = GraphBinder {
         plans: views,
         schemas,
@@ -233,7 +259,12 @@ pub fn bind(
         done: BTreeMap::new(),
         errors: Vec::new(),
     };
-    binder.find_used(wanted);
+    if whole {
+        let all = |schema: &Arc<TableSchema>| (schema.id.clone(), (0..schema.columns.len()).collect());
+        binder.used = schemas.iter().map(all).collect();
+    } else {
+        binder.find_used(wanted);
+    }
     for view in views.iter().filter(|v| wanted.contains(&v.name)) {
         binder.view(view);
     }
@@ -249,10 +280,27 @@ pub fn bind_or_first(
     wanted: &BTreeSet<String>,
     schemas: &[Arc<TableSchema>],
 ) -> Result<Graph> {
-    bind(views, wanted, schemas).map_err(|diagnostics| match diagnostics.into_iter().next() {
+    bind(views, wanted, schemas).map_err(first)
+}
+
+/// Views bound anew to [`Graph::schemas`] of a graph before: all the columns of these travel, whichever views still read them, since they are
+/// what is held of each row.
+///
+/// # Errors
+/// The first of what is wrong with them.
+pub fn bind_again(
+    views: &[ViewPlan],
+    wanted: &BTreeSet<String>,
+    tables: &[Arc<TableSchema>],
+) -> Result<Graph> {
+    bound(views, wanted, tables, true).map_err(first)
+}
+
+fn first(diagnostics: Vec<Diagnostic>) -> Error {
+    match diagnostics.into_iter().next() {
         Some(first) => Error::from(first),
         None => Error::definite(codes::INTERNAL, "a view was refused without a reason"),
-    })
+    }
 }
 
 struct GraphBinder<'p> {
