@@ -297,7 +297,7 @@ impl Failure {
         Failure::new(codes::STRUCTURE_DIFFERS, format!("{} where {wanted} was expected", value.kind()))
     }
 
-    fn at(self, span: &Span) -> Error {
+    pub(crate) fn at(self, span: &Span) -> Error {
         let (code, headline) = *self.0;
         Error::from(Diagnostic::error(code, headline).at(span.clone(), "computed here"))
     }

@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::expr::eval::{
     BoundExpr, Class, Collator, Comparison, Decimal, ExprType, Failure, Number, RowMeta,
 };
+use crate::row::Row;
 use crate::value::{DateTime, Value};
 
 /// How a value becomes bytes.
@@ -82,15 +83,7 @@ impl KeyType {
                 out.extend_from_slice(&ordered.to_be_bytes());
             }
             KeyType::Text(collator) => collator.encode(crate::expr::eval::text_of(value)?, out),
-            KeyType::Bytes => {
-                for byte in crate::expr::eval::bytes_of(value)? {
-                    out.push(*byte);
-                    if *byte == 0 {
-                        out.push(255);
-                    }
-                }
-                out.extend_from_slice(&[0, 0]);
-            }
+            KeyType::Bytes => escaped(crate::expr::eval::bytes_of(value)?, out),
             KeyType::Days => {
                 let DateTime { date, hour, minute, second, micro } = crate::expr::eval::datetime_of(value)?;
                 let days = (u64::from(date.year) * 13 + u64::from(date.month)) * 32 + u64::from(date.day);
@@ -127,6 +120,53 @@ fn exact(decimal: &Decimal, out: &mut Vec<u8>) {
         out[start..].iter_mut().for_each(|byte| *byte = !*byte);
         out[start] = 0;
     }
+}
+
+/// The bytes of a whole row that order it by its columns, one behind the other: numbers by value, texts by code point, whatever their collation.
+/// For choosing one of several rows: total, and the same everywhere.
+///
+/// # Errors
+/// A DECIMAL that is no number.
+pub fn order_of(row: &Row) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(row.as_bytes().len());
+    for value in row.iter() {
+        let ty = match &value {
+            Value::Null | Value::Absent => {
+                out.push(0);
+                continue;
+            }
+            Value::Int(_) | Value::UInt(_) | Value::Bit(_) | Value::Year(_) => KeyType::Whole,
+            Value::Decimal(_) => KeyType::Exact,
+            Value::Float(_) | Value::Double(_) => KeyType::Double,
+            Value::Date(_) | Value::DateTime(_) | Value::Timestamp(_) => KeyType::Days,
+            Value::Time(_) => KeyType::Times,
+            Value::Enum { .. } | Value::Set { .. } => KeyType::Whole,
+            Value::Text(_) | Value::Bytes(_) => KeyType::Bytes,
+            Value::Json(v) => {
+                out.push(1);
+                escaped(v.as_bytes(), &mut out);
+                continue;
+            }
+            Value::Geometry(v) | Value::Vector(v) => {
+                out.push(1);
+                escaped(v, &mut out);
+                continue;
+            }
+        };
+        out.push(1);
+        ty.put(&value, &mut out).map_err(|failure| failure.at(&crate::diagnostic::Span::default()))?;
+    }
+    Ok(out)
+}
+
+fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    for byte in bytes {
+        out.push(*byte);
+        if *byte == 0 {
+            out.push(255);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
 }
 
 /// One value of a key.
@@ -239,6 +279,14 @@ mod tests {
                 assert!(expected == Ordering::Equal || !y.starts_with(&x), "{a:?} {b:?}");
             }
         }
+    }
+
+    #[test]
+    fn rows_are_ordered_by_their_columns() {
+        let row = |text: &'static str, n: i64| Row::pack([Value::Text(text.into()), Value::Int(n)]);
+        let mut rows = [row("zz", 1), row("name 7", 2), row("name 7", -2), row("", 5), row("name", 9)];
+        rows.sort_by_key(|row| order_of(row).unwrap());
+        assert_eq!(rows, [row("", 5), row("name", 9), row("name 7", -2), row("name 7", 2), row("zz", 1)]);
     }
 
     #[test]

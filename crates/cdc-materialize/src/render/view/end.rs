@@ -14,6 +14,7 @@ use cdc_core::event::{Batch, Change, Op, Origin};
 use cdc_core::plan::FlowPlan;
 use cdc_core::plan::program::Stage;
 use cdc_core::plan::view::bind::BoundView;
+use cdc_core::plan::view::key::order_of;
 use cdc_core::plan::view::{OnConflict, Upsert};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::tick::Tick;
@@ -110,6 +111,7 @@ pub(crate) fn upserts<'scope>(
     };
     let watched = Watched {
         upserts: Upserts::new(policy),
+        chooses: policy != Policy::Error,
         schema: schema.clone(),
         key: key.clone(),
         flow: flow.name.clone(),
@@ -163,8 +165,17 @@ impl Closing for Proven {
     }
 }
 
+/// A row, in the order of its columns: of several rows of a key the greatest stands, where one is to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked {
+    order: Vec<u8>,
+    row: Row,
+}
+
 struct Watched {
-    upserts: Upserts<Row, Row, Tick>,
+    upserts: Upserts<Row, Ranked, Tick>,
+    /// Is there anything to choose?
+    chooses: bool,
     schema: Arc<TableSchema>,
     key: Vec<usize>,
     flow: String,
@@ -174,20 +185,26 @@ struct Watched {
 impl Closing for Watched {
     fn close(&mut self, tick: Tick, rows: Vec<(Row, isize)>) -> Result<Vec<Changed>> {
         for (row, times) in rows {
-            self.upserts.change(key_of(&self.key, &row), row, tick, times as i64);
+            let order = if self.chooses { order_of(&row)? } else { Vec::new() };
+            self.upserts.change(key_of(&self.key, &row), Ranked { order, row }, tick, times as i64);
         }
         let owner = format!("flow \"{}\"", self.flow);
         let changes = self.upserts.close(tick).map_err(|found| {
-            conflict(&owner, &self.schema, &self.key, found.rows)
+            conflict(&owner, &self.schema, &self.key, plain(found.rows))
                 .help("state a key that tells the rows apart: => target key (..), or with { on_conflict = last } or log")
         })?;
         for found in self.upserts.told() {
-            let error = conflict(&owner, &self.schema, &self.key, found.rows);
+            let error = conflict(&owner, &self.schema, &self.key, plain(found.rows));
             let told = error.diagnostic().clone();
             self.shared.tell(Diagnostic { severity: cdc_core::diagnostic::Severity::Warning, ..told });
         }
-        Ok(changes.into_iter().map(|change| (change.before, change.after)).collect())
+        let row = |ranked: Option<Ranked>| ranked.map(|ranked| ranked.row);
+        Ok(changes.into_iter().map(|change| (row(change.before), row(change.after))).collect())
     }
+}
+
+fn plain(rows: Vec<(Ranked, i64)>) -> Vec<(Row, i64)> {
+    rows.into_iter().map(|(ranked, times)| (ranked.row, times)).collect()
 }
 
 /// Shown of the rows in a message.
