@@ -1,7 +1,7 @@
 //! `cdc test`: the tests of a pipeline, run without a server.
 //!
-//! What is played is the source ([`source`]) and what is behind a sink ([`target`]); everything in between is what a run uses: the
-//! dataflow of [`render`], a [`Committer`] with its registry per sink, schema changes as the parser of DDL and the derivator make them.
+//! What is played is the source (`source`) and what is behind a sink (`target`); everything in between is what a run uses: the
+//! dataflow of `render`, a committer with its registry per sink, schema changes as the parser of DDL and the derivator make them.
 //! Each test has all of it for itself, and an empty source. Each step of a test is a tick, and views speak from the first one.
 //!
 //! A step is over when its ticks are committed at every sink: the committer's word, as in a run. So what goes wrong is told at the step that

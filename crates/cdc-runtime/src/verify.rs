@@ -20,7 +20,7 @@
 //! *Modes.* Where a mode keeps the target from following the source (ignore, lenient, what a target has refused), rows are
 //! compared as they are written: by what the state folder's last checkpoint says of the target. What is left different is listed.
 //!
-//! *Views* are worked out anew from their tables, read in one snapshot ([`views`]).
+//! *Views* are worked out anew from their tables, read in one snapshot (`views`).
 //!
 //! *Memory.* Per target table 8 bytes for each row, and the keys that differ; of a multiset some 20 bytes for each row
 //! that is another.

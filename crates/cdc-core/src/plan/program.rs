@@ -35,7 +35,7 @@
 //! A row that comes again is written as a whole, with 0.
 //!
 //! # Whose row it is
-//! With `key_conflict = error` the output has one more column ([`SOURCE_COLUMN`](super::SOURCE_COLUMN)): the source table that the row comes from,
+//! With `key_conflict = error` the output has one more column ([`SOURCE_COLUMN`]): the source table that the row comes from,
 //! by which the target's rows are told apart where their keys do not ([`TargetTable::told_by`]).
 //!
 //! # Rows of which not all columns are known

@@ -1,7 +1,7 @@
 //! Values as bytes that compare as the values do.
 //!
 //! Groups, joins and orders ask two things of a value: is it equal to another one, and does it come before it, in MySQL's
-//! meaning (1 = 1.0, 'a' = 'A' under a collation that says so, -0 = 0). [`KeyPart::encode`] answers both at once: `memcmp` of the
+//! meaning (1 = 1.0, 'a' = 'A' under a collation that says so, -0 = 0). `KeyPart::encode` answers both at once: `memcmp` of the
 //! bytes is the comparison. What is equal has equal bytes, so a hash map finds it; what is ordered is ordered, so a B-tree does.
 //!
 //! Each encoding is *self-delimiting*: no encoding is the beginning of another one of its type. So the parts of a composite key stand one
