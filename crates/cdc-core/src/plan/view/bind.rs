@@ -396,14 +396,17 @@ impl<'p> GraphBinder<'p> {
                 inputs.push(self.input(with, plan, &used));
             }
         }
-        let mut output = from?;
-        let mut inputs = inputs.into_iter().collect::<Option<Vec<_>>>()?.into_iter();
+        let mut sides = vec![from?];
+        sides.extend(inputs.into_iter().collect::<Option<Vec<_>>>()?);
         let table = plan.table();
+        let ops = self.pushed(&mut sides, plan, &table)?;
+        let mut inputs = sides.into_iter();
+        let mut output = inputs.next()?;
         let mut rows: Vec<&FlowOp> = Vec::new();
-        for (place, op) in plan.ops.iter().enumerate() {
+        for (place, op) in ops.iter().enumerate() {
             if let ViewOp::Row(op) = op {
                 rows.push(op);
-                if plan.ops.get(place + 1).is_some_and(|next| matches!(next, ViewOp::Row(_))) {
+                if ops.get(place + 1).is_some_and(|next| matches!(next, ViewOp::Row(_))) {
                     continue;
                 }
                 output = self.mapped(output, &rows, plan, &table)?;
@@ -431,6 +434,44 @@ impl<'p> GraphBinder<'p> {
             };
         }
         Some(output)
+    }
+
+    /// Asks conditions that stand behind joins, and look at one input only, in front of the joins; gives what is left to do.
+    fn pushed(&mut self, sides: &mut [Output], plan: &ViewPlan, table: &TableId) -> Option<Vec<ViewOp>> {
+        let mut joined: Vec<JoinKind> = Vec::new();
+        let mut ops = plan.ops.iter();
+        let mut out = Vec::new();
+        for op in ops.by_ref() {
+            match op {
+                ViewOp::Join { kind, .. } => {
+                    joined.push(*kind);
+                    out.push(op.clone());
+                }
+                ViewOp::Row(FlowOp::Where(condition)) if !joined.is_empty() => {
+                    let mut left: Option<Expr> = None;
+                    for part in conjuncts(condition) {
+                        if let Some(side) = side_of(part, sides, &joined) {
+                            sides[side] = self.thinned(sides[side].clone(), &[part], plan, table)?;
+                            continue;
+                        }
+                        left = Some(match left {
+                            None => part.clone(),
+                            Some(left) => Expr {
+                                span: left.span.start..part.span.end,
+                                kind: ExprKind::Binary(BinaryOp::And, Box::new(left), Box::new(part.clone())),
+                            },
+                        });
+                    }
+                    out.extend(left.map(|left| ViewOp::Row(FlowOp::Where(left))));
+                }
+                other => {
+                    out.push(other.clone());
+                    break;
+                }
+            }
+        }
+        out.extend(ops.cloned());
+        Some(out)
     }
 
     fn input(&mut self, input: &'p ViewInput, plan: &'p ViewPlan, used: &Used<'_>) -> Option<Output> {
@@ -1154,6 +1195,49 @@ fn sides_of(expr: &Expr, scope: &Scope<'_>, width: usize) -> std::result::Result
         Some(error) => Err(error),
         None => Ok(sides),
     }
+}
+
+/// The one input that a condition behind joins looks at, if asking it in front of them leaves out the same rows: no join on the way may
+/// make a row of the input's absence. (The first input is the left side of all, each other one is the right side of its own.)
+fn side_of(condition: &Expr, sides: &[Output], joined: &[JoinKind]) -> Option<usize> {
+    let keeps = |kind: &JoinKind| !matches!(kind, JoinKind::Right | JoinKind::Full);
+    let is_seen = |side: usize| match side.checked_sub(1) {
+        None => true,
+        Some(join) => joined.get(join).is_some_and(|k| !matches!(k, JoinKind::Semi | JoinKind::Anti)),
+    };
+    let mut found: BTreeSet<Option<usize>> = BTreeSet::new();
+    walk(condition, &mut |e| {
+        let (of, name) = match &e.kind {
+            ExprKind::Column(name) => (None, name),
+            ExprKind::Of { table, column } => (Some(table), column),
+            ExprKind::Meta(_) => {
+                found.insert(None);
+                return;
+            }
+            _ => return,
+        };
+        let is_it = |c: &ShapeColumn| {
+            same_name(&c.column.name, name)
+                && of.is_none_or(|of| c.of.as_ref().is_some_and(|alias| same_name(alias, of)))
+        };
+        let mut owners = sides
+            .iter()
+            .enumerate()
+            .filter(|(side, _)| is_seen(*side))
+            .flat_map(|(side, output)| output.columns.iter().filter(|c| is_it(c)).map(move |_| side));
+        // what is unknown or ambiguous is told where the condition stands
+        found.insert(match (owners.next(), owners.next()) {
+            (Some(side), None) => Some(side),
+            _ => None,
+        });
+    });
+    let mut found = found.into_iter();
+    let (Some(Some(side)), None) = (found.next(), found.next()) else { return None };
+    let allowed = match side.checked_sub(1) {
+        None => joined.iter().all(keeps),
+        Some(join) => joined.get(join) == Some(&JoinKind::Inner) && joined[join..].iter().all(keeps),
+    };
+    allowed.then_some(side)
 }
 
 /// The columns that a view names, by the alias that it gives their table.

@@ -489,13 +489,11 @@ fn places(input: &TableInput, schema: &TableSchema) -> Result<Places> {
         columns.push(index);
     }
     let key = match &input.key {
-        None if schema.key().is_none() => None,
         None => None,
         Some(names) => {
             let key: Option<Vec<usize>> = names.iter().map(|name| place(name)).collect();
-            let is_key = |k: &Vec<usize>| {
-                schema.key().is_some_and(|now| now.len() == k.len() && now.iter().all(|c| k.contains(c)))
-            };
+            // in its order too: by it rows have their workers
+            let is_key = |k: &Vec<usize>| schema.key() == Some(k.as_slice());
             match key.filter(is_key) {
                 Some(key) => Some(key),
                 None => {
