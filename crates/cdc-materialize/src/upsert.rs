@@ -43,16 +43,14 @@ pub enum Policy {
     Log,
 }
 
-/// The rows of one key: none of them, or more than one, is a conflict.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alive<R> {
-    rows: BTreeMap<R, i64>,
-}
-
-impl<R: Ord> Default for Alive<R> {
-    fn default() -> Self {
-        Alive { rows: BTreeMap::new() }
-    }
+/// The rows of one key that are alive. Nearly always it is one, once, which takes no map.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+enum Alive<R> {
+    #[default]
+    None,
+    One(R),
+    /// Anything else: a conflict, or what is half said within a time.
+    Many(BTreeMap<R, i64>),
 }
 
 /// Rows that cannot be one.
@@ -66,40 +64,51 @@ pub struct Conflict<K, R> {
 
 impl<R: Ord + Clone> Alive<R> {
     /// A row comes (or goes) so many times.
-    pub fn change(&mut self, row: R, times: i64) {
-        use std::collections::btree_map::Entry;
-        match self.rows.entry(row) {
-            Entry::Vacant(entry) if times != 0 => {
-                entry.insert(times);
+    fn change(&mut self, row: R, times: i64) {
+        *self = match (std::mem::take(self), times) {
+            (unchanged, 0) => unchanged,
+            (Alive::None, 1) => Alive::One(row),
+            (Alive::One(one), -1) if one == row => Alive::None,
+            (Alive::None, _) => Alive::Many(BTreeMap::from([(row, times)])),
+            (Alive::One(one), _) => {
+                let mut rows = BTreeMap::from([(one, 1)]);
+                *rows.entry(row).or_default() += times;
+                Alive::of(rows)
             }
-            Entry::Vacant(_) => {}
-            Entry::Occupied(mut entry) => {
-                *entry.get_mut() += times;
-                if *entry.get() == 0 {
-                    entry.remove();
-                }
+            (Alive::Many(mut rows), _) => {
+                *rows.entry(row).or_default() += times;
+                Alive::of(rows)
             }
+        };
+    }
+
+    fn of(mut rows: BTreeMap<R, i64>) -> Alive<R> {
+        rows.retain(|_, times| *times != 0);
+        match rows.first_key_value() {
+            None => Alive::None,
+            Some((_, 1)) if rows.len() == 1 => {
+                rows.pop_first().map_or(Alive::None, |(row, _)| Alive::One(row))
+            }
+            Some(_) => Alive::Many(rows),
         }
     }
 
-    /// None is.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Is it exactly one row once, or none?
-    pub fn agrees(&self) -> bool {
-        self.rows.len() <= 1 && self.rows.values().all(|times| *times == 1)
-    }
-
     /// The row: the greatest that is there.
-    pub fn row(&self) -> Option<&R> {
-        self.rows.iter().rev().find(|(_, times)| **times > 0).map(|(row, _)| row)
+    fn row(&self) -> Option<&R> {
+        match self {
+            Alive::None => None,
+            Alive::One(row) => Some(row),
+            Alive::Many(rows) => rows.iter().rev().find(|(_, times)| **times > 0).map(|(row, _)| row),
+        }
     }
 
     /// All, with how often.
-    pub fn all(&self) -> Vec<(R, i64)> {
-        self.rows.iter().map(|(row, times)| (row.clone(), *times)).collect()
+    fn all(&self) -> Vec<(R, i64)> {
+        match self {
+            Alive::None => Vec::new(),
+            Alive::One(row) => vec![(row.clone(), 1)],
+            Alive::Many(rows) => rows.iter().map(|(row, times)| (row.clone(), *times)).collect(),
+        }
     }
 }
 
@@ -116,9 +125,6 @@ pub struct Change<K, R, T> {
     pub after: Option<R>,
 }
 
-/// A key of which rows are alive, and the one that was given out for it.
-type Entry<R> = (Alive<R>, Option<R>);
-
 /// What a time has changed, or what it could not.
 type Closed<K, R, T> = Result<Vec<Change<K, R, T>>, Conflict<K, R>>;
 
@@ -129,7 +135,7 @@ type Open<K, R, T> = BTreeMap<T, Vec<(K, R, i64)>>;
 #[derive(Debug)]
 pub struct Upserts<K, R, T> {
     policy: Policy,
-    keys: HashMap<K, Entry<R>, foldhash::fast::FixedState>,
+    keys: HashMap<K, Alive<R>, foldhash::fast::FixedState>,
     open: Open<K, R, T>,
     metrics: Metrics,
     told: Vec<Conflict<K, R>>,
@@ -175,18 +181,20 @@ impl<K: Hash + Eq + Ord + Clone + Debug, R: Ord + Clone + Debug, T: Ord + Copy> 
         while let Some(entry) = self.open.first_entry()
             && *entry.key() <= time
         {
-            let (time, changes) = entry.remove_entry();
-            let mut touched: Vec<K> = Vec::with_capacity(changes.len());
-            for (key, row, times) in changes {
-                self.keys.entry(key.clone()).or_default().0.change(row, times);
-                touched.push(key);
-            }
-            touched.sort_unstable();
-            touched.dedup();
+            let (time, mut changes) = entry.remove_entry();
+            // by key, and of each first what goes: then there is hardly ever more than one row
+            changes.sort_unstable_by(|(a, _, x), (b, _, y)| (a, x).cmp(&(b, y)));
             let first = out.len();
-            for key in touched {
-                let Some((alive, written)) = self.keys.get_mut(&key) else { continue };
-                if !alive.agrees() {
+            let mut changes = changes.into_iter().peekable();
+            while let Some((key, row, times)) = changes.next() {
+                let alive = self.keys.entry(key.clone()).or_default();
+                // what was given out is what was alive when it was looked at last
+                let before = alive.row().cloned();
+                alive.change(row, times);
+                while let Some((_, row, times)) = changes.next_if(|(next, ..)| *next == key) {
+                    alive.change(row, times);
+                }
+                if let Alive::Many(_) = alive {
                     self.metrics.conflicts += 1;
                     let conflict = || Conflict { key: key.clone(), rows: alive.all() };
                     match self.policy {
@@ -196,12 +204,11 @@ impl<K: Hash + Eq + Ord + Clone + Debug, R: Ord + Clone + Debug, T: Ord + Copy> 
                     }
                 }
                 let after = alive.row().cloned();
-                if after != *written {
-                    let before = std::mem::replace(written, after.clone());
-                    out.push(Change { key: key.clone(), time, before, after });
-                }
-                if alive.is_empty() {
+                if matches!(alive, Alive::None) {
                     self.keys.remove(&key);
+                }
+                if after != before {
+                    out.push(Change { key, time, before, after });
                 }
             }
             // a key that the target takes for another one's is deleted and written, never the other way round
@@ -378,7 +385,7 @@ mod tests {
             upserts.close(time).unwrap();
         }
         assert_eq!(upserts.metrics().state_rows, 1);
-        assert_eq!(upserts.keys.values().map(|(alive, _)| alive.rows.len()).sum::<usize>(), 1);
+        assert_eq!(upserts.keys.values().map(|alive| alive.all().len()).sum::<usize>(), 1);
         upserts.change("k", 99, 100, -1);
         assert_eq!(upserts.close(100).unwrap().len(), 1);
         assert!(upserts.keys.is_empty());
