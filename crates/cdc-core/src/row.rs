@@ -80,6 +80,31 @@ impl Row {
         iter.next().expect("a column index within the row")
     }
 
+    /// The row of these of its columns, in this order; what it does not have is absent.
+    pub fn picked(&self, columns: &[usize]) -> Row {
+        let mut builder = RowBuilder::with_capacity(self.0.len());
+        let mut push = |value: Option<Encoded<'_>>| match value {
+            Some(value) => builder.push_encoded(value),
+            None => builder.push_absent(),
+        };
+        let mut values = self.iter();
+        if columns.is_sorted_by(|a, b| a < b) {
+            let mut at = 0;
+            for column in columns {
+                while at < *column {
+                    values.skip_value();
+                    at += 1;
+                }
+                push(values.next_encoded());
+                at += 1;
+            }
+        } else {
+            let all: Vec<Encoded<'_>> = std::iter::from_fn(|| values.next_encoded()).collect();
+            columns.iter().for_each(|column| push(all.get(*column).copied()));
+        }
+        builder.finish()
+    }
+
     /// The packed bytes; equal rows have equal bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -570,6 +595,19 @@ mod tests {
         for n in 0..200 {
             assert_eq!(Row::from_bytes(&row.as_bytes()[..n]), None);
         }
+    }
+
+    #[test]
+    fn columns_are_picked_as_they_are() {
+        let row =
+            Row::pack([Value::Int(1), Value::Text("b".into()), Value::Null, Value::Decimal("4.50".into())]);
+        assert_eq!(row.picked(&[1, 3]), Row::pack([Value::Text("b".into()), Value::Decimal("4.50".into())]));
+        assert_eq!(
+            row.picked(&[3, 0, 0]),
+            Row::pack([Value::Decimal("4.50".into()), Value::Int(1), Value::Int(1)])
+        );
+        assert_eq!(row.picked(&[2, 7]), Row::pack([Value::Null, Value::Absent]));
+        assert_eq!(row.picked(&[]), Row::pack([]));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use cdc_core::plan::view::key::order_of;
 use cdc_core::plan::view::{OnConflict, Upsert};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, Row, Value, codes};
+use cdc_core::{Error, Result, Row, codes};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -235,11 +235,7 @@ fn conflict(owner: &str, schema: &TableSchema, key: &[usize], rows: Vec<(Row, i6
 }
 
 fn key_of(key: &[usize], row: &Row) -> Row {
-    if key.is_empty() {
-        return row.clone();
-    }
-    let values: Vec<Value<'_>> = row.iter().collect();
-    Row::pack(key.iter().filter_map(|i| values.get(*i).cloned()))
+    if key.is_empty() { row.clone() } else { row.picked(key) }
 }
 
 /// Rows to the worker of their key; a tick's changes when it is closed. `again`: what was loaded is given out too, for a state behind this.

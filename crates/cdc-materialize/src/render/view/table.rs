@@ -27,7 +27,7 @@ use cdc_core::plan::view::bind::TableInput;
 use cdc_core::schema::{Column, ColumnType, TableId, TableSchema, same_name};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
-use cdc_core::{Error, Result, Row, RowBuilder, Value, codes};
+use cdc_core::{Error, Result, Row, Value, codes};
 use differential_dataflow::VecCollection;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -445,21 +445,11 @@ impl State {
 
 impl Places {
     fn row(&self, row: &Row) -> Row {
-        if self.all {
-            return row.clone();
-        }
-        let values: Vec<Value<'_>> = row.iter().collect();
-        let mut builder = RowBuilder::new();
-        for column in &self.columns {
-            builder.push(values.get(*column).unwrap_or(&Value::Absent));
-        }
-        builder.finish()
+        if self.all { row.clone() } else { row.picked(&self.columns) }
     }
 
     fn key_of(&self, row: &Row) -> Option<Row> {
-        let values: Vec<Value<'_>> = row.iter().collect();
-        let key = self.key.as_ref()?;
-        Some(Row::pack(key.iter().filter_map(|i| values.get(*i).cloned())))
+        self.key.as_ref().map(|key| row.picked(key))
     }
 }
 
