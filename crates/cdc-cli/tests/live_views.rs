@@ -231,3 +231,55 @@ fn a_key_that_does_not_tell_rows_apart_is_told() -> Result<()> {
     job.catch_up(&[])?;
     last(&job)
 }
+
+/// What the server groups, orders and chooses by, where that is not the same.
+#[test]
+fn labels_count_by_number_or_by_text_as_the_server_has_it() -> Result<()> {
+    let database = "v_labels";
+    server().sql(&format!(
+        "CREATE DATABASE {database}; USE {database};
+         CREATE TABLE e (id INT PRIMARY KEY, g INT NOT NULL, label ENUM('m', 'z', 'a', 'b') CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+           tags SET('y', 'x') CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL);
+         INSERT INTO e VALUES (1, 1, 'z', 'x'), (2, 1, 'a', 'y'), (3, 1, 'm', 'x,y'), (4, 2, 'b', ''), (5, 2, 'a', 'y'), (6, 2, 'm', 'x')"
+    ))?;
+    let body = "sink dw = sqlite { path = \"target.db\" }
+                view ends = from src.e |> aggregate min(label) as least, max(label) as most, min(tags) as low, max(tags) as high,
+                  count(distinct label) as labels group by g
+                view first = from src.e |> top 1 by label, id per g |> select g, id, label
+                view by_label = from src.e |> aggregate count(*) as n group by label
+                ends => dw.ends
+                first => dw.first key (g)
+                by_label => dw.by_label";
+    let job = Job::with(server(), &format!("[\"{database}.*\"]"), "", "", body);
+    let questions = [
+        (
+            "SELECT CONCAT_WS('|', g, MIN(label), MAX(label), MIN(tags), MAX(tags), COUNT(DISTINCT label)) FROM e GROUP BY g ORDER BY g",
+            "SELECT g, least, most, low, high, labels FROM ends ORDER BY g",
+        ),
+        (
+            "SELECT CONCAT_WS('|', g, id, label) FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY label, id) AS n FROM e) r WHERE n = 1 ORDER BY g",
+            "SELECT g, id, label FROM first ORDER BY g",
+        ),
+        (
+            "SELECT CONCAT_WS('|', label, COUNT(*)) FROM e GROUP BY label ORDER BY CAST(label AS CHAR)",
+            "SELECT label, n FROM by_label ORDER BY label",
+        ),
+    ];
+    for change in
+        ["DO 1", "DELETE FROM e WHERE id IN (2, 3)", "UPDATE e SET label = 'z', tags = 'x,y' WHERE id = 5"]
+    {
+        server().sql(&format!("USE {database}; {change}"))?;
+        job.catch_up(&[])?;
+        for (at_source, at_target) in questions {
+            let expected = server().sql(&format!("USE {database}; {at_source}"))?;
+            let found = job.rows(at_target)?;
+            let expected: Vec<&str> = expected.lines().collect();
+            ensure!(
+                found == expected,
+                "behind {change}: {at_source}\nthe source says {expected:?}\nthe target has {found:?}"
+            );
+        }
+    }
+    job.verify()?;
+    Ok(())
+}

@@ -950,6 +950,24 @@ impl<'p> GraphBinder<'p> {
         }
     }
 
+    /// The same of an ENUM or a SET by its text.
+    fn part_of_label(&mut self, shape: &Shape<'_>, bound: BoundExpr) -> Option<(KeyPart, BoundExpr)> {
+        let scope = shape.scope();
+        let mut binder = Binder::new(&scope);
+        let span = bound.span().clone();
+        let compared = binder.comparison(bound.clone(), bound.clone(), &span);
+        match binder.finish(compared) {
+            Ok((how, expr, _)) => {
+                let ty = KeyType::of(how, Class::Text, Class::Text);
+                Some((KeyPart { expr, ty, descending: false, nulls_meet: true }, bound))
+            }
+            Err(errors) => {
+                self.errors.extend(errors);
+                None
+            }
+        }
+    }
+
     fn item(&mut self, shape: &mut Shape<'_>, item: &AggregateItem) -> Option<(ItemProgram, ExprType)> {
         let Some(arg) = &item.arg else {
             let program =
@@ -983,7 +1001,13 @@ impl<'p> GraphBinder<'p> {
         let ordered = item.distinct || matches!(item.function, Aggregate::Min | Aggregate::Max);
         let (order, arg) = if ordered {
             let only_equality = !matches!(item.function, Aggregate::Min | Aggregate::Max);
-            let (part, arg) = self.part(shape, arg, only_equality)?;
+            // the least and the greatest ENUM are those of the labels, while groups and orders go by their numbers (manual 14.19.1)
+            let by_label = !only_equality && matches!(class, Class::Enum | Class::Set);
+            let (part, arg) = if by_label {
+                self.part_of_label(shape, arg)?
+            } else {
+                self.part(shape, arg, only_equality)?
+            };
             (Some(part), arg)
         } else {
             (None, arg)
