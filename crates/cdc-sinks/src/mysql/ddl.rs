@@ -232,9 +232,10 @@ impl Change<'_> {
         }
         let shown = self
             .link
-            .texts(format!("SHOW CREATE TABLE {}", quote(table)))
+            .rows(format!("SHOW CREATE TABLE {}", quote(table)))
             .map_err(|e| self.failed(table, &e))?;
-        let shown = shown.first().and_then(|row| row.get(1)).map(String::as_str).unwrap_or_default();
+        let shown = shown.into_iter().next().and_then(|row| row.into_iter().nth(1).flatten());
+        let shown = &readable(&shown.unwrap_or_default());
         let definition = definition(shown, &there.name, comment).ok_or_else(|| {
             Error::definite(
                 codes::TARGET_DDL,
@@ -508,6 +509,56 @@ fn set_default(found: &Found, there: &FoundColumn, column: &Column, dialect: &Di
     Some(format!("ALTER TABLE {here} ALTER COLUMN {name} {what}"))
 }
 
+/// What SHOW CREATE TABLE prints as text. MariaDB prints the default of a binary column as its bytes: where they are no text they become a
+/// hexadecimal literal.
+fn readable(shown: &[u8]) -> String {
+    let mut out: Vec<u8> = Vec::with_capacity(shown.len());
+    let mut at = 0;
+    while at < shown.len() {
+        let mark = shown[at];
+        let end = match mark {
+            b'\'' | b'"' | b'`' => behind_quotes(shown, at, mark).unwrap_or(shown.len()),
+            _ => at + 1,
+        };
+        let part = &shown[at..end];
+        if mark == b'\'' && std::str::from_utf8(part).is_err() {
+            let inside = part.get(1..part.len() - 1).unwrap_or_default();
+            out.extend_from_slice(b"x'");
+            for byte in unescaped(inside) {
+                out.extend_from_slice(format!("{byte:02x}").as_bytes());
+            }
+            out.push(b'\'');
+        } else {
+            out.extend_from_slice(part);
+        }
+        at = end;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The bytes of a literal as servers print it: quotes doubled; backslash, NUL and the ends of lines behind a backslash.
+fn unescaped(inside: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(inside.len());
+    let mut bytes = inside.iter();
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'\\' => match bytes.next() {
+                Some(b'0') => 0,
+                Some(b'n') => b'\n',
+                Some(b'r') => b'\r',
+                Some(other) => *other,
+                None => b'\\',
+            },
+            b'\'' => {
+                bytes.next();
+                b'\''
+            }
+            other => *other,
+        });
+    }
+    out
+}
+
 /// A column's definition out of what SHOW CREATE TABLE prints, with another comment.
 fn definition(shown: &str, column: &str, comment: &str) -> Option<String> {
     // the table's name may hold a parenthesis
@@ -615,7 +666,18 @@ fn no_column(found: &Found, column: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::definition;
+    use super::{definition, readable};
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_as_a_hexadecimal_literal() {
+        // a quote is doubled, NUL and backslash stand behind a backslash
+        let literal: &[u8] = &[b'\'', b'A', 0xff, b'\\', b'0', b'\\', b'\\', b'\'', b'\'', b'\''];
+        let shown =
+            [b"`a` varbinary(9) DEFAULT ", literal, " COMMENT 'it''s', `ä` int DEFAULT '7'".as_bytes()]
+                .concat();
+        let expected = "`a` varbinary(9) DEFAULT x'41ff005c27' COMMENT 'it''s', `ä` int DEFAULT '7'";
+        assert_eq!(readable(&shown), expected);
+    }
 
     #[test]
     fn a_definition_gets_another_comment() {
