@@ -409,7 +409,9 @@ async fn collations_by_number() -> Result<()> {
         let [id, name, set] = fields[..] else { bail!("{row}") };
         let known = charset_of(flavor, id.parse()?).with_context(|| format!("{row} is not known"))?;
         ensure!(*known.name == *set, "{row}: {known:?}");
-        ensure!(known.collation.is_empty() || *known.collation == *name, "{row}: {known:?}");
+        // MariaDB's own under MySQL's name has other weights, and goes by its own name
+        let own = if mariadb && name == "utf8mb4_0900_ai_ci" { "utf8mb4_uca1400_nopad_ai_ci" } else { name };
+        ensure!(known.collation.is_empty() || *known.collation == *own, "{row}: {known:?}");
         named += usize::from(!known.collation.is_empty());
         all += 1;
     }
