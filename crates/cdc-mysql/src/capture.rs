@@ -1935,7 +1935,7 @@ async fn begin_now(
             }
             Scan::Moved => {
                 attempts += 1;
-                if attempts > 20 {
+                if attempts > 60 {
                     return Err(Error::definite(
                         codes::STRUCTURE_MOVED,
                         "tables kept changing while their structures were read",
