@@ -143,6 +143,31 @@ fn a_restart_writes_nothing_again_and_asks_the_source_for_nothing() -> Result<()
     Ok(())
 }
 
+/// Told to stop while the checkpoint behind the copy is waited for, and killed behind one that is written then: what was closed meanwhile
+/// must not count as finished.
+#[test]
+fn case_75_told_to_stop_before_views_speak() -> Result<()> {
+    for nth in 0..4 {
+        let database = format!("v_stop_{nth}");
+        let job = job(&database)?;
+        let mut command = job.command("run", &[]);
+        command.env("FAILPOINTS", format!("sink.commit=sleep(150);checkpoint.saved={}*off->return", 2 + nth));
+        let mut run = Run::start(&mut command)?;
+        while !run.err().contains("snapshot complete") && !run.has_ended()? {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if !run.has_ended()? {
+            run.interrupt()?;
+        }
+        let said = run.wait()?;
+        let again = job.catch_up(&[])?;
+        let runs = || format!("it was told to stop:\n{}\nand went on:\n{}", said.text(), again.text());
+        compare(&job, &database).with_context(runs)?;
+        job.verify().with_context(runs)?;
+    }
+    Ok(())
+}
+
 /// A view says all that it holds once: who was not there then would never hear of it.
 #[test]
 fn flows_of_views_do_not_come_later() -> Result<()> {

@@ -291,10 +291,13 @@ impl Driver {
                 && !self.failure.is_set()
                 && self.is_silent(last_tick)
             {
-                match self.speak(&mut open).await? {
-                    Some(tick) => last_tick = tick,
-                    // told to stop, or the dataflow is gone: the next turn sees it
-                    None => continue,
+                if !self.speak(&mut open, &mut last_tick).await? {
+                    if self.committed.has_changed().is_err() {
+                        // the dataflow is gone; whoever ended it has noted why
+                        return Ok(ending.unwrap_or(Ended::Stopped));
+                    }
+                    // told to stop: the next turn sees it
+                    continue;
                 }
                 (moved, candidate, last_closed) = (false, None, Instant::now());
                 last_checkpoint = Instant::now();
@@ -644,11 +647,13 @@ impl Driver {
             }
     }
 
-    /// Lets views speak: a checkpoint says that all tables are whole and at which tick views begin, then that tick is given. `None` if it
-    /// did not come to that.
-    async fn speak(&mut self, open: &mut Open) -> Result<Option<Tick>> {
+    /// Lets views speak: a checkpoint says that all tables are whole and at which tick views begin, then that tick is given. False if it
+    /// did not come to that; what was closed on the way is the last tick all the same, or a checkpoint would call rows finished that no
+    /// target has.
+    async fn speak(&mut self, open: &mut Open, last_tick: &mut Tick) -> Result<bool> {
         if self.base.views_from.is_none() {
             let tick = self.close(open).await?;
+            *last_tick = tick;
             let state = self.capture.state();
             let mut stop = self.stop.clone();
             let failure = self.failure.clone();
@@ -657,12 +662,12 @@ impl Driver {
                     break;
                 }
                 if failure.is_set() {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 tokio::select! {
                     biased;
-                    _ = stop.wait_for(|s| *s) => return Ok(None),
-                    changed = self.committed.changed() => if changed.is_err() { return Ok(None) },
+                    _ = stop.wait_for(|s| *s) => return Ok(false),
+                    changed = self.committed.changed() => if changed.is_err() { return Ok(false) },
                 }
             }
             self.base.views_from = Some(tick + 1);
@@ -673,11 +678,11 @@ impl Driver {
         if let Some(views) = &self.views {
             views.speaks.store(first, Ordering::SeqCst);
         }
-        let mut last = self.close(open).await?;
-        while last < first {
-            last = self.close(open).await?;
+        *last_tick = self.close(open).await?;
+        while *last_tick < first {
+            *last_tick = self.close(open).await?;
         }
-        Ok(Some(last))
+        Ok(true)
     }
 
     fn checkpoint(&mut self, tick: Tick, state: CaptureState) -> Result<()> {
