@@ -3,6 +3,7 @@
 //! Equality leaves places out, so two trees are equal if they say the same: this is what "formatting changes
 //! nothing" is tested with. Parentheses that only group are not kept; the tree's shape says it.
 
+pub use cdc_core::plan::view::JoinKind;
 use std::ops::Range;
 
 /// Bytes of the file, from and up to. All spans are equal to each other (see the module).
@@ -297,37 +298,6 @@ impl OpKind {
             OpKind::Distinct => "distinct",
             OpKind::Union { .. } => "union",
             OpKind::Top { .. } => "top",
-        }
-    }
-}
-
-/// The kinds of joins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JoinKind {
-    /// `join`.
-    Inner,
-    /// `left join`.
-    Left,
-    /// `right join`.
-    Right,
-    /// `full join`.
-    Full,
-    /// `semi join`.
-    Semi,
-    /// `anti join`.
-    Anti,
-}
-
-impl JoinKind {
-    /// Its words.
-    pub fn word(self) -> &'static str {
-        match self {
-            JoinKind::Inner => "join",
-            JoinKind::Left => "left join",
-            JoinKind::Right => "right join",
-            JoinKind::Full => "full join",
-            JoinKind::Semi => "semi join",
-            JoinKind::Anti => "anti join",
         }
     }
 }

@@ -5,8 +5,8 @@ use super::expr::{Place, Qualifiers, lower_expr};
 use super::flow::{Context, not_reserved};
 use super::{option, table};
 use crate::ast::{
-    Expr, ExprKind, JoinKind as Written, Op, OpKind, OrderKey as WrittenKey, Statement, StatementKind,
-    TablePartKind, TableRef, View,
+    Expr, ExprKind, Op, OpKind, OrderKey as WrittenKey, Statement, StatementKind, TablePartKind, TableRef,
+    View,
 };
 use crate::names::Kind;
 use crate::options::check_options;
@@ -201,11 +201,11 @@ impl<'f> Body<'_, 'f> {
                 let before = self.aliases.clone();
                 let with = self.input(table, scope);
                 let on = lower_expr(scope, on, &self.qualifiers());
-                if matches!(kind, Written::Semi | Written::Anti) {
+                if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
                     // of the right side nothing is there behind it
                     self.aliases = before;
                 }
-                one(ViewOp::Join { kind: join_kind(*kind), with: with?, on: on?, span })
+                one(ViewOp::Join { kind: *kind, with: with?, on: on?, span })
             }
             OpKind::Aggregate { items, group_by } => {
                 let qualifiers = self.qualifiers();
@@ -284,17 +284,6 @@ fn top_count(count: &Expr, scope: &mut Scope<'_>) -> Option<u64> {
             .help("write a number, or ${NAME} of a parameter of type int"),
     );
     None
-}
-
-fn join_kind(kind: Written) -> JoinKind {
-    match kind {
-        Written::Inner => JoinKind::Inner,
-        Written::Left => JoinKind::Left,
-        Written::Right => JoinKind::Right,
-        Written::Full => JoinKind::Full,
-        Written::Semi => JoinKind::Semi,
-        Written::Anti => JoinKind::Anti,
-    }
 }
 
 /// A table as it is written, without its alias.
