@@ -222,6 +222,8 @@ impl Installation {
         if self.kind.is_mariadb() {
             // the small log of changes is made anew, in the size that is asked for, at the first start
             command.args(["--bootstrap", "--innodb-log-file-size=8M", "--max-allowed-packet=64M"]);
+            // it clears its folder of temporary tables when it starts, those of one that starts beside it too
+            command.arg(flag("tmpdir", datadir));
             command.stdin(File::open(&script)?);
         } else {
             command.arg("--initialize-insecure").arg(flag("init-file", &script));
@@ -252,5 +254,27 @@ impl Installation {
         let scripts = MARIADB_SCRIPTS.map(|name| layout.script(name));
         let scripts = scripts.into_iter().collect::<Result<String>>()?;
         Ok([MARIADB_BEFORE, &scripts, MARIADB_AFTER, ACCOUNTS].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers::fresh_dir;
+
+    /// Two data folders made at the same time: each MariaDB threw the other's temporary tables away, and
+    /// one of them ended with "Unknown table".
+    #[test]
+    fn making_a_data_folder_leaves_other_servers_temporary_tables() -> Result<()> {
+        for kind in ServerKind::ALL.into_iter().filter(|kind| kind.is_mariadb()) {
+            let other = std::env::temp_dir().join(format!("#sql-temptable-of-another-{kind}"));
+            fs::write(&other, "")?;
+            let folder = fresh_dir("initialise")?;
+            Installation::find(kind)?.initialise(&folder)?;
+            ensure!(other.exists(), "{kind} removed {}", other.display());
+            fs::remove_file(&other)?;
+            remove_dir(&folder)?;
+        }
+        Ok(())
     }
 }
