@@ -13,8 +13,13 @@
 
 use crate::value::{Date, DateTime, Time, Timestamp, Value};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+/// Bytes of a buffer that are kept for the next row.
+const KEPT: usize = 64 << 10;
 
 /// A packed row; cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,11 +87,44 @@ impl Row {
 
     /// The row of these of its columns, in this order; what it does not have is absent.
     pub fn picked(&self, columns: &[usize]) -> Row {
-        let mut builder = RowBuilder::with_capacity(self.0.len());
-        let mut push = |value: Option<Encoded<'_>>| match value {
-            Some(value) => builder.push_encoded(value),
-            None => builder.push_absent(),
-        };
+        // keys are picked for every change, and are short: no buffer is made for each
+        thread_local!(static BUILDER: RefCell<RowBuilder> = RefCell::new(RowBuilder::new()));
+        BUILDER.with_borrow_mut(|builder| {
+            builder.clear();
+            self.each_of(columns, |value| match value {
+                Some(value) => builder.push_encoded(value),
+                None => builder.push_absent(),
+            });
+            let row = builder.finish();
+            builder.keep_at_most(KEPT);
+            row
+        })
+    }
+
+    /// Are these columns what they are in the other row?
+    pub fn agrees(&self, other: &Row, columns: &[usize]) -> bool {
+        if columns.is_sorted_by(|a, b| a < b) {
+            let (mut mine, mut others, mut at) = (self.iter(), other.iter(), 0);
+            return columns.iter().all(|column| {
+                while at < *column {
+                    mine.skip_value();
+                    others.skip_value();
+                    at += 1;
+                }
+                at += 1;
+                mine.next_encoded() == others.next_encoded()
+            });
+        }
+        self.picked(columns) == other.picked(columns)
+    }
+
+    /// Hashes these columns; rows that agree in them have the same hash, rows of other columns may have another one.
+    pub fn hash_of(&self, columns: &[usize], hasher: &mut impl Hasher) {
+        self.each_of(columns, |value| value.hash(hasher));
+    }
+
+    /// The values of columns, in the order in which they are named.
+    fn each_of<'r>(&'r self, columns: &[usize], mut give: impl FnMut(Option<Encoded<'r>>)) {
         let mut values = self.iter();
         if columns.is_sorted_by(|a, b| a < b) {
             let mut at = 0;
@@ -95,14 +133,13 @@ impl Row {
                     values.skip_value();
                     at += 1;
                 }
-                push(values.next_encoded());
+                give(values.next_encoded());
                 at += 1;
             }
         } else {
             let all: Vec<Encoded<'_>> = std::iter::from_fn(|| values.next_encoded()).collect();
-            columns.iter().for_each(|column| push(all.get(*column).copied()));
+            columns.iter().for_each(|column| give(all.get(*column).copied()));
         }
-        builder.finish()
     }
 
     /// The packed bytes; equal rows have equal bytes.
@@ -196,6 +233,11 @@ impl RowBuilder {
     pub fn clear(&mut self) {
         self.buffer.truncate(2);
         self.count = 0;
+    }
+
+    /// Gives back what an unusually large row has made the buffer larger than this.
+    fn keep_at_most(&mut self, bytes: usize) {
+        self.buffer.shrink_to(bytes);
     }
 
     /// The row of what was pushed; the builder is empty afterwards.
@@ -608,6 +650,34 @@ mod tests {
         );
         assert_eq!(row.picked(&[2, 7]), Row::pack([Value::Null, Value::Absent]));
         assert_eq!(row.picked(&[]), Row::pack([]));
+    }
+
+    #[test]
+    fn rows_agree_in_columns_exactly_where_what_is_picked_is_equal() {
+        let hash = |row: &Row, columns: &[usize]| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            row.hash_of(columns, &mut hasher);
+            hasher.finish()
+        };
+        let text = |text: &'static str| Value::Text(text.into());
+        let rows = [
+            Row::pack([Value::Int(1), text("a"), Value::Null]),
+            Row::pack([Value::Int(1), text("ab"), Value::Null]),
+            Row::pack([Value::Int(2), text("a"), Value::Absent]),
+            Row::pack([Value::Int(1), text("a")]),
+        ];
+        let columns: [&[usize]; 7] = [&[], &[0], &[1], &[2], &[0, 2], &[1, 0], &[0, 1, 2]];
+        for (a, b) in rows.iter().flat_map(|a| rows.iter().map(move |b| (a, b))) {
+            for columns in columns {
+                // a row that ends in front of a column has nothing there, which is not a value that is absent
+                let ends = |row: &Row| columns.iter().filter(|c| **c >= row.len()).count();
+                let equal = a.picked(columns) == b.picked(columns) && ends(a) == ends(b);
+                assert_eq!(a.agrees(b, columns), equal, "{a:?} {b:?} {columns:?}");
+                if equal {
+                    assert_eq!(hash(a, columns), hash(b, columns));
+                }
+            }
+        }
     }
 
     #[test]

@@ -51,13 +51,16 @@ pub enum InputRow {
     },
 }
 
+/// What ticks have changed in tables.
+pub type TableChanges = Vec<(TableId, Vec<InputChange>)>;
+
 /// The tables of all views, on all workers of this process.
 #[derive(Debug, Default)]
 pub struct Inputs {
     /// What was loaded is as of this tick.
     tick: Tick,
     loaded: Mutex<BTreeMap<TableId, Vec<InputRow>>>,
-    changes: Mutex<BTreeMap<Tick, Vec<(TableId, InputChange)>>>,
+    changes: Mutex<BTreeMap<Tick, TableChanges>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -87,15 +90,12 @@ impl Inputs {
     /// Notes what a tick has changed, at one worker.
     pub fn note(&self, tick: Tick, table: &TableId, made: Vec<InputChange>) {
         if !made.is_empty() {
-            lock(&self.changes)
-                .entry(tick)
-                .or_default()
-                .extend(made.into_iter().map(|change| (table.clone(), change)));
+            lock(&self.changes).entry(tick).or_default().push((table.clone(), made));
         }
     }
 
     /// Takes out what has changed up to and including a tick that all workers are done with, in order.
-    pub fn changes_until(&self, tick: Tick) -> Vec<(TableId, InputChange)> {
+    pub fn changes_until(&self, tick: Tick) -> TableChanges {
         let mut changes = lock(&self.changes);
         let later = changes.split_off(&(tick + 1));
         std::mem::replace(&mut *changes, later).into_values().flatten().collect()

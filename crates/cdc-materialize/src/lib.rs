@@ -17,6 +17,7 @@
 //! Nothing waits inside an operator: the worker's thread is the scheduler.
 
 pub mod inputs;
+pub mod metrics;
 pub mod net;
 pub mod record;
 pub mod reference;

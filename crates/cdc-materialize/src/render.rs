@@ -10,6 +10,7 @@ pub use source::SourcePort;
 pub use view::Held;
 
 use crate::inputs::Inputs;
+use crate::metrics::Operators;
 use crate::record::{Record, Routed};
 use cdc_core::Error;
 use cdc_core::connector::Delivery;
@@ -58,6 +59,15 @@ impl Failure {
 pub struct Counters {
     /// Changes into each sink, by worker.
     pub rows: Vec<AtomicU64>,
+    /// Operators of views.
+    pub operators: Operators,
+}
+
+impl Counters {
+    /// For so many workers.
+    pub fn of_workers(workers: usize) -> Counters {
+        Counters { rows: (0..workers).map(|_| AtomicU64::new(0)).collect(), operators: Operators::default() }
+    }
 }
 
 /// What the dataflow is connected to, on one worker.
@@ -104,6 +114,7 @@ pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> (Probe
                 speaks: ports.speaks.clone(),
                 held: held.clone(),
                 notices: ports.notices.clone(),
+                counters: ports.counters.clone(),
                 index: scope.index(),
                 peers: scope.peers(),
                 by_table,

@@ -350,7 +350,7 @@ fn flow(
     let workers = options.workers.max(1);
     let plan = Arc::new(plan.clone());
     let failure = Arc::new(Failure::default());
-    let counters = Arc::new(Counters { rows: (0..workers).map(|_| AtomicU64::new(0)).collect() });
+    let counters = Arc::new(Counters::of_workers(workers));
     status.set_counters(counters.clone());
     let dir = Arc::new(Mutex::new(started.dir));
     let flows = Arc::new(plan.flows.clone());

@@ -22,6 +22,7 @@ pub mod supervise;
 pub mod verify;
 mod view_store;
 
+pub use cdc_materialize::metrics::Seen;
 pub use cdc_mysql::config::StopAt;
 pub use job::{Report, RunOptions, Stop, run};
 pub use source_driver::{Ended, Until};

@@ -261,7 +261,7 @@ impl Stage {
                     sinks: BTreeMap::new(),
                     by_table: BTreeSet::new(),
                     failure: failure.clone(),
-                    counters: Arc::new(Counters { rows: vec![AtomicU64::new(0)] }),
+                    counters: Arc::new(Counters::of_workers(1)),
                     views: graph.clone(),
                     inputs: Arc::new(Inputs::default()),
                     speaks: Arc::new(AtomicU64::new(1)),

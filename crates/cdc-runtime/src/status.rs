@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+use cdc_materialize::metrics::Seen;
 use cdc_materialize::render::Counters;
 
 /// Where a run is.
@@ -58,6 +59,8 @@ pub struct Status {
     pub committed: Tick,
     /// Changes into sinks by worker, since the start of this run.
     pub worker_rows: Vec<u64>,
+    /// What the operators of views have seen and hold, by name.
+    pub operators: BTreeMap<String, Seen>,
     /// Bytes of rows under way.
     pub in_flight_bytes: u64,
 }
@@ -91,6 +94,7 @@ impl StatusHandle {
         let mut status = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(counters) = &*self.counters.lock().unwrap_or_else(PoisonError::into_inner) {
             status.worker_rows = counters.rows.iter().map(|r| r.load(Ordering::Relaxed)).collect();
+            status.operators = counters.operators.seen();
         }
         status
     }

@@ -15,7 +15,7 @@
 use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, Row, codes};
-use cdc_materialize::inputs::{InputChange, InputRow};
+use cdc_materialize::inputs::{InputChange, InputRow, TableChanges};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -158,7 +158,7 @@ impl ViewStore {
     ///
     /// # Errors
     /// `STATE_UNREADABLE`: nothing has changed then.
-    pub fn save(&mut self, tick: Tick, changes: Vec<(TableId, InputChange)>) -> Result<()> {
+    pub fn save(&mut self, tick: Tick, changes: TableChanges) -> Result<()> {
         for (table, _) in &changes {
             if !self.tables.contains_key(table) {
                 self.conn
@@ -172,14 +172,18 @@ impl ViewStore {
         }
         // of a key that changed more than once the last counts; counts add up
         let mut net: HashMap<(i64, Row), (Option<Row>, i64), foldhash::fast::FixedState> = HashMap::default();
-        for (table, change) in changes {
+        for (table, changes) in changes {
             let Some(id) = self.tables.get(&table) else { continue };
-            match change {
-                InputChange::Keyed { key, row } => {
-                    let times = i64::from(row.is_some());
-                    net.insert((*id, key), (row, times));
+            for change in changes {
+                match change {
+                    InputChange::Keyed { key, row } => {
+                        let times = i64::from(row.is_some());
+                        net.insert((*id, key), (row, times));
+                    }
+                    InputChange::Counted { row, times } => {
+                        net.entry((*id, row)).or_insert((None, 0)).1 += times;
+                    }
                 }
-                InputChange::Counted { row, times } => net.entry((*id, row)).or_insert((None, 0)).1 += times,
             }
         }
         let path = self.path.clone();
@@ -255,13 +259,13 @@ mod tests {
         Row::pack(values.iter().map(|v| Value::Int(*v)))
     }
 
-    fn keyed(key: i64, value: Option<i64>) -> (TableId, InputChange) {
+    fn keyed(key: i64, value: Option<i64>) -> (TableId, Vec<InputChange>) {
         let change = InputChange::Keyed { key: row(&[key]), row: value.map(|v| row(&[key, v])) };
-        (TableId::new("shop", "t"), change)
+        (TableId::new("shop", "t"), vec![change])
     }
 
-    fn counted(value: i64, times: i64) -> (TableId, InputChange) {
-        (TableId::new("shop", "log"), InputChange::Counted { row: row(&[value]), times })
+    fn counted(value: i64, times: i64) -> (TableId, Vec<InputChange>) {
+        (TableId::new("shop", "log"), vec![InputChange::Counted { row: row(&[value]), times }])
     }
 
     fn held(store: &ViewStore) -> Vec<String> {

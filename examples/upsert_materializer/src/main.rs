@@ -80,7 +80,10 @@ fn file(text: &str, out: &mut impl Write) -> Result<()> {
             continue;
         }
         writeln!(out, "time {time} is closed")?;
-        for change in upserts.close(time).map_err(conflict)? {
+        let mut changes = upserts.close(time).map_err(conflict)?;
+        // what goes first, and for readers by key
+        changes.sort_by_key(|change| (change.after.is_some(), change.key));
+        for change in changes {
             writeln!(out, "  {}", told(&change))?;
         }
         for told in upserts.told() {

@@ -37,8 +37,9 @@ mod keyed;
 mod table;
 
 use crate::inputs::Inputs;
+use crate::metrics::Seen;
 use crate::record::Guard;
-use crate::render::{Failure, Records};
+use crate::render::{Counters, Failure, Records};
 use cdc_core::diagnostic::Diagnostic;
 use cdc_core::plan::view::bind::{Graph, NodeKind, RowMap, key_of};
 use cdc_core::plan::view::key::KeyProgram;
@@ -101,6 +102,7 @@ pub(crate) struct Shared {
     pub(crate) speaks: Arc<AtomicU64>,
     pub(crate) held: Held,
     pub(crate) notices: Arc<Mutex<Vec<Diagnostic>>>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) index: usize,
     pub(crate) peers: usize,
     /// Rows are spread over workers by table instead of by key.
@@ -223,7 +225,19 @@ impl<'scope> Renderer<'scope> {
         if let Some(arranged) = self.arranged.get(&(input, by.clone())) {
             return arranged.clone();
         }
-        let arranged = self.keyed(input, name, key.clone()).arrange_by_key_named(&format!("arrange[{name}]"));
+        // what comes and goes adds up to what is held
+        let counter = self.shared.counters.operators.of(name);
+        let keyed = self.keyed(input, name, key.clone());
+        let keyed = keyed.inspect_core(move |event| {
+            let Ok((_, changes)) = event else { return };
+            let mut seen = Seen { records_in: changes.len() as i64, ..Seen::default() };
+            for ((key, row), _, times) in changes {
+                seen.state_rows += *times as i64;
+                seen.state_bytes += *times as i64 * (key.len() + row.as_bytes().len()) as i64;
+            }
+            counter.add(seen);
+        });
+        let arranged = keyed.arrange_by_key_named(&format!("arrange[{name}]"));
         self.arranged.insert((input, by), arranged.clone());
         arranged
     }
@@ -252,7 +266,7 @@ impl<'scope> Renderer<'scope> {
         let without = |this: &Self, side: usize| {
             this.nodes[inputs[side]].clone().concat(with_match(this, side).negate())
         };
-        match (kind, matching) {
+        let joined = match (kind, matching) {
             (JoinKind::Semi, _) => with_match(self, 0),
             (JoinKind::Anti, _) => without(self, 0),
             (JoinKind::Left, Some(matching)) => {
@@ -266,7 +280,13 @@ impl<'scope> Renderer<'scope> {
                 .concat(without(self, 1).map(move |row| padded(&row, widths[0], 0))),
             (_, Some(matching)) => matching,
             (_, None) => with_match(self, 0),
-        }
+        };
+        let counter = self.shared.counters.operators.of(name);
+        joined.inspect_core(move |event| {
+            if let Ok((_, changes)) = event {
+                counter.add(Seen { records_out: changes.len() as i64, ..Seen::default() });
+            }
+        })
     }
 }
 

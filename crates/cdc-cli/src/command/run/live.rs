@@ -1,6 +1,7 @@
 //! The live view: a few lines on a terminal that always show the run as it is now.
 
 use super::progress::{Progress, TableView};
+use super::view::views;
 use crate::screen::Screen;
 use cdc_runtime::Phase;
 use console::{measure_text_width, truncate_str};
@@ -128,6 +129,7 @@ fn headline(pipeline: &str, progress: &Progress) -> Vec<String> {
     if !position.is_empty() {
         parts.push(position);
     }
+    parts.extend(views(&status.operators));
     parts
 }
 

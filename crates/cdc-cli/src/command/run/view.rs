@@ -8,8 +8,10 @@ use crate::output::count;
 use crate::surroundings::PipelineFile;
 use cdc_core::plan::Plan;
 use cdc_core::{Error, Result};
-use cdc_runtime::{Ended, Message, Phase, Report, RunOptions, Status, StatusHandle};
+use cdc_runtime::{Ended, Message, Phase, Report, RunOptions, Seen, Status, StatusHandle};
+use indicatif::BinaryBytes;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Between two frames of the live view.
@@ -178,6 +180,7 @@ impl View {
                 "log_rows": report.log_rows,
                 "nothing_new": nothing_new,
                 "worker_rows": last.worker_rows,
+                "operators": operators(&last.operators),
                 "elapsed_ms": elapsed.as_millis() as u64,
             }),
         );
@@ -186,6 +189,9 @@ impl View {
         }
         if last.worker_rows.len() > 1 && !self.log.is_json() {
             self.log.event("workers", &workers(&last.worker_rows), json!({}));
+        }
+        if let Some(views) = views(&last.operators).filter(|_| !self.log.is_json()) {
+            self.log.event("views", &views, json!({}));
         }
         for summary in &report.summaries {
             self.log.event("summary", summary, json!({}));
@@ -230,6 +236,7 @@ fn line(progress: &Progress) -> String {
     if status.worker_rows.len() > 1 {
         parts.push(workers(&status.worker_rows));
     }
+    parts.extend(views(&status.operators));
     format!("{}: {}", status.phase.name(), parts.join(", "))
 }
 
@@ -258,7 +265,33 @@ fn fields(progress: &Progress) -> Value {
         "positions": status.positions,
         "worker_rows": status.worker_rows,
         "in_flight_bytes": status.in_flight_bytes,
+        "operators": operators(&status.operators),
     })
+}
+
+/// What the operators of views have seen and hold, by the names that `explain` shows.
+fn operators(all: &BTreeMap<String, Seen>) -> Value {
+    let fields = |seen: &Seen| {
+        json!({
+            "records_in": seen.records_in,
+            "records_out": seen.records_out,
+            "state_rows": seen.state_rows,
+            "state_bytes": seen.state_bytes,
+            "conflicts": seen.conflicts,
+        })
+    };
+    all.iter().map(|(name, seen)| (name.clone(), fields(seen))).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// The same for people, in one part of a line; `None` where there are no views.
+pub(super) fn views(all: &BTreeMap<String, Seen>) -> Option<String> {
+    let sum = |number: fn(&Seen) -> i64| u64::try_from(all.values().map(number).sum::<i64>()).unwrap_or(0);
+    let (rows, bytes, conflicts) = (sum(|s| s.state_rows), sum(|s| s.state_bytes), sum(|s| s.conflicts));
+    let mut text = format!("views hold {}, {}", count(rows, "row"), BinaryBytes(bytes));
+    if conflicts > 0 {
+        text.push_str(&format!(", {}", count(conflicts, "conflict")));
+    }
+    (!all.is_empty()).then_some(text)
 }
 
 #[cfg(test)]
@@ -288,6 +321,11 @@ mod tests {
             text,
             "snapshot: 1 of 2 tables whole, 5000 of about 20000 rows, 0 rows/s, 50 chunks, binlog.000003:4711"
         );
+        let held = Seen { records_in: 9, records_out: 7, state_rows: 1, state_bytes: 2048, conflicts: 0 };
+        let twice = BTreeMap::from([("upsert[src.orders]".to_owned(), held), ("view[v]".to_owned(), held)]);
+        assert_eq!(views(&twice).as_deref(), Some("views hold 2 rows, 4.00 KiB"));
+        assert_eq!(views(&BTreeMap::new()), None);
+        assert_eq!(operators(&twice)["view[v]"]["records_in"], 9);
         let mut status = snapshot();
         status.phase = Phase::Streaming;
         status.tables.clear();

@@ -52,6 +52,8 @@ pub struct GroupState {
     /// The group's columns, where equal keys need not have the same.
     shown: BTreeMap<Row, i64>,
     items: Vec<ItemState>,
+    /// Of the rows in `shown`.
+    shown_bytes: i64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -61,6 +63,8 @@ struct ItemState {
     sum: Sum,
     /// By the bytes that order them, and their own.
     values: BTreeMap<(Vec<u8>, Row), i64>,
+    /// Of those.
+    bytes: i64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -156,7 +160,7 @@ impl GroupProgram {
 
     /// A group without rows.
     pub fn empty(&self) -> GroupState {
-        GroupState { rows: 0, shown: BTreeMap::new(), items: vec![ItemState::default(); self.items.len()] }
+        GroupState { items: vec![ItemState::default(); self.items.len()], ..GroupState::default() }
     }
 
     /// A row comes (`times` > 0) or goes.
@@ -177,11 +181,13 @@ impl GroupProgram {
                 values.push(column.eval(columns, meta)?);
             }
             let shown = Row::pack(values);
-            if self.key_tells_all {
-                state.shown.insert(shown, 0);
+            let size = shown.as_bytes().len() as i64;
+            let step = if self.key_tells_all {
+                i64::from(state.shown.insert(shown, 0).is_none())
             } else {
-                counted(&mut state.shown, shown, times);
-            }
+                counted(&mut state.shown, shown, times)
+            };
+            state.shown_bytes += step * size;
         }
         for (item, state) in self.items.iter().zip(&mut state.items) {
             item.change(state, columns, meta, times)?;
@@ -216,21 +222,36 @@ impl GroupState {
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
+
+    /// Bytes of the rows and values that it holds.
+    pub fn bytes(&self) -> i64 {
+        self.shown_bytes + self.items.iter().map(|item| item.bytes).sum::<i64>()
+    }
 }
 
-fn counted<K: Ord>(map: &mut BTreeMap<K, i64>, key: K, times: i64) {
+/// Counts a key; how many more keys there are.
+fn counted<K: Ord>(map: &mut BTreeMap<K, i64>, key: K, times: i64) -> i64 {
     use std::collections::btree_map::Entry;
     match map.entry(key) {
         Entry::Vacant(entry) => {
             entry.insert(times);
+            1
         }
         Entry::Occupied(mut entry) => {
             *entry.get_mut() += times;
             if *entry.get() == 0 {
                 entry.remove();
+                return -1;
             }
+            0
         }
     }
+}
+
+/// Counts a value by what orders it.
+fn counted_value(state: &mut ItemState, key: Vec<u8>, value: Row, times: i64) {
+    let size = (key.len() + value.as_bytes().len()) as i64;
+    state.bytes += size * counted(&mut state.values, (key, value), times);
 }
 
 impl ItemProgram {
@@ -255,7 +276,7 @@ impl ItemProgram {
             if self.distinct {
                 // the first row of a value brings it, the last one takes it along
                 let had = count_of(&state.values, &key);
-                counted(&mut state.values, (key.clone(), Row::pack([value.clone()])), times);
+                counted_value(state, key.clone(), Row::pack([value.clone()]), times);
                 let has = count_of(&state.values, &key);
                 let step = i64::from(has != 0) - i64::from(had != 0);
                 state.count += step;
@@ -264,7 +285,7 @@ impl ItemProgram {
                 }
             } else {
                 state.count += times;
-                counted(&mut state.values, (key, Row::pack([value])), times);
+                counted_value(state, key, Row::pack([value]), times);
             }
             return Ok(());
         }

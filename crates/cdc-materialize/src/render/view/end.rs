@@ -5,7 +5,8 @@
 //! are a key's row before it and behind it; no state is needed to say what has changed. By another key nobody knows that: then
 //! [`Upserts`] keeps the rows that are alive, and tells a key of which not exactly one is.
 
-use super::{Rows, Shared, Told, failed, worker_of_key};
+use super::{Rows, Shared, Told, failed};
+use crate::metrics::Seen;
 use crate::record::{Guard, Record};
 use crate::render::{Records, first};
 use crate::upsert::{Policy, Upserts};
@@ -19,7 +20,8 @@ use cdc_core::plan::view::{OnConflict, Upsert};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, Row, codes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use timely::container::CapacityContainerBuilder;
@@ -33,7 +35,15 @@ type Changed = (Option<Row>, Option<Row>);
 
 /// What is kept between ticks, if anything.
 trait Closing: 'static {
+    /// Must it be told of rows that nothing is said of?
+    const HOLDS: bool;
+
     fn close(&mut self, tick: Tick, rows: Vec<(Row, isize)>) -> Result<Vec<Changed>>;
+
+    /// What is held more, or less, since this was asked last, and the conflicts since then; of a key with a conflict the row that stands for it.
+    fn seen(&mut self) -> Seen {
+        Seen::default()
+    }
 }
 
 /// The stream of a view's changes.
@@ -116,6 +126,8 @@ pub(crate) fn upserts<'scope>(
         key: key.clone(),
         flow: flow.name.clone(),
         shared: shared.clone(),
+        seen: Seen::default(),
+        conflicts: 0,
     };
     closed(rows, told, &name, (schema, key), watched, false, shared)
 }
@@ -125,15 +137,20 @@ struct Proven {
     name: String,
 }
 
+/// So many changes of one tick are handed on in the order of their keys: a first load, mostly, and targets keep their rows in that order.
+const LARGE: usize = 4096;
+
 impl Closing for Proven {
+    const HOLDS: bool = false;
+
     fn close(&mut self, _: Tick, rows: Vec<(Row, isize)>) -> Result<Vec<Changed>> {
-        let mut net: BTreeMap<Row, isize> = BTreeMap::new();
-        for (row, times) in rows {
-            *net.entry(row).or_default() += times;
-        }
-        net.retain(|_, times| *times != 0);
-        let mut out = Vec::with_capacity(net.len());
-        if self.schema.primary_key.is_empty() {
+        let key = &self.schema.primary_key;
+        if key.is_empty() {
+            let mut net: BTreeMap<Row, isize> = BTreeMap::new();
+            for (row, times) in rows {
+                *net.entry(row).or_default() += times;
+            }
+            let mut out = Vec::with_capacity(net.len());
             for (row, times) in net {
                 for _ in 0..times.unsigned_abs() {
                     out.push(if times > 0 { (None, Some(row.clone())) } else { (Some(row.clone()), None) });
@@ -142,27 +159,66 @@ impl Closing for Proven {
             out.sort_by_key(|(_, after)| after.is_some());
             return Ok(out);
         }
-        let mut keys: BTreeMap<Row, Changed> = BTreeMap::new();
-        for (row, times) in net {
-            let key = key_of(&self.schema.primary_key, &row);
-            let (before, after) = keys.entry(key).or_default();
-            let side = if times > 0 { after } else { before };
-            if times.abs() > 1 || side.is_some() {
-                let rows = side.iter().map(|r| (r.clone(), 1)).chain([(row, times as i64)]).collect();
-                return Err(conflict(
-                    &format!("view \"{}\"", self.name),
-                    &self.schema,
-                    &self.schema.primary_key,
-                    rows,
-                )
-                .help("this must not be: the view's key tells its rows apart. Report it, with the view"));
+        // What is of one key together: by hash, because numbers are compared faster than keys; among equal hashes (of one key, as good as always)
+        // by key and row.
+        let mut rows: Vec<(u64, Row, isize)> =
+            rows.into_iter().map(|(row, times)| (hash_of(key, &row), row, times)).collect();
+        rows.sort_unstable_by(|(hash, row, _), (other_hash, other, _)| {
+            hash.cmp(other_hash).then_with(|| {
+                let of_keys = if row.agrees(other, key) {
+                    std::cmp::Ordering::Equal
+                } else {
+                    row.picked(key).cmp(&other.picked(key))
+                };
+                of_keys.then_with(|| row.cmp(other))
+            })
+        });
+        let mut out: Vec<Changed> = Vec::with_capacity(rows.len());
+        let mut rows = rows.into_iter().peekable();
+        while let Some((hash, row, times)) = rows.next() {
+            let (mut row, mut times) = (row, times);
+            let (mut before, mut after): Changed = (None, None);
+            loop {
+                // the same row, once more
+                while let Some((_, _, more)) = rows.next_if(|(h, other, _)| *h == hash && *other == row) {
+                    times += more;
+                }
+                let next = rows.next_if(|(h, other, _)| *h == hash && other.agrees(&row, key));
+                if times != 0 {
+                    let side = if times > 0 { &mut after } else { &mut before };
+                    if times.abs() > 1 || side.is_some() {
+                        let rows = side.iter().map(|r| (r.clone(), 1)).chain([(row, times as i64)]).collect();
+                        return Err(conflict(&format!("view \"{}\"", self.name), &self.schema, key, rows)
+                            .help("this must not be: the view's key tells its rows apart. Report it, with the view"));
+                    }
+                    *side = Some(row);
+                }
+                let Some((_, next_row, next_times)) = next else { break };
+                (row, times) = (next_row, next_times);
             }
-            *side = Some(row);
+            if before.is_some() || after.is_some() {
+                out.push((before, after));
+            }
         }
-        out.extend(keys.into_values());
+        if out.len() >= LARGE {
+            let row =
+                |(before, after): &Changed| after.as_ref().or(before.as_ref()).map(|row| row.picked(key));
+            out.sort_by_cached_key(row);
+        }
         out.sort_by_key(|(_, after)| after.is_some());
         Ok(out)
     }
+}
+
+/// The hash of a row's key, of the whole row where there is none.
+fn hash_of(key: &[usize], row: &Row) -> u64 {
+    let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
+    if key.is_empty() {
+        row.hash(&mut hasher);
+    } else {
+        row.hash_of(key, &mut hasher);
+    }
+    hasher.finish()
 }
 
 /// A row, in the order of its columns: of several rows of a key the greatest stands, where one is to.
@@ -180,9 +236,18 @@ struct Watched {
     key: Vec<usize>,
     flow: String,
     shared: Shared,
+    /// What has not been told yet.
+    seen: Seen,
+    conflicts: u64,
 }
 
 impl Closing for Watched {
+    const HOLDS: bool = true;
+
+    fn seen(&mut self) -> Seen {
+        std::mem::take(&mut self.seen)
+    }
+
     fn close(&mut self, tick: Tick, rows: Vec<(Row, isize)>) -> Result<Vec<Changed>> {
         for (row, times) in rows {
             let order = if self.chooses { order_of(&row)? } else { Vec::new() };
@@ -198,6 +263,15 @@ impl Closing for Watched {
             let told = error.diagnostic().clone();
             self.shared.tell(Diagnostic { severity: cdc_core::diagnostic::Severity::Warning, ..told });
         }
+        for change in &changes {
+            let size = |row: &Option<Ranked>| row.as_ref().map_or(0, |r| r.row.as_bytes().len() as i64);
+            let step = i64::from(change.after.is_some()) - i64::from(change.before.is_some());
+            self.seen.state_rows += step;
+            self.seen.state_bytes += step * change.key.as_bytes().len() as i64;
+            self.seen.state_bytes += size(&change.after) - size(&change.before);
+        }
+        let conflicts = self.upserts.metrics().conflicts;
+        self.seen.conflicts += (conflicts - std::mem::replace(&mut self.conflicts, conflicts)) as i64;
         let row = |ranked: Option<Ranked>| ranked.map(|ranked| ranked.row);
         Ok(changes.into_iter().map(|change| (row(change.before), row(change.after))).collect())
     }
@@ -239,19 +313,20 @@ fn key_of(key: &[usize], row: &Row) -> Row {
 }
 
 /// Rows to the worker of their key; a tick's changes when it is closed. `again`: what was loaded is given out too, for a state behind this.
-fn closed<'scope>(
+fn closed<'scope, C: Closing>(
     rows: Rows<'scope>,
     told: Stream<'scope, Tick, Vec<Told>>,
     name: &str,
     (schema, key): (Arc<TableSchema>, Vec<usize>),
-    mut closing: impl Closing,
+    mut closing: C,
     again: bool,
     shared: Shared,
 ) -> Records<'scope> {
     let operator = name.to_owned();
+    let counter = shared.counters.operators.of(name);
     rows.inner.binary_frontier::<_, CapacityContainerBuilder<Vec<Record>>, _, _, _, _>(
         told,
-        Exchange::new(move |(row, ..): &(Row, Tick, isize)| worker_of_key(key_of(&key, row).as_bytes())),
+        Exchange::new(move |(row, ..): &(Row, Tick, isize)| hash_of(&key, row)),
         Pipeline,
         name,
         move |initial, _| {
@@ -261,7 +336,8 @@ fn closed<'scope>(
             let mut origins: BTreeMap<Tick, Origin> = BTreeMap::new();
             let mut held: Option<Capability<Tick>> = None;
             // what there is, as long as nothing is said of it
-            let mut silent: Option<BTreeMap<Row, isize>> = Some(BTreeMap::new());
+            let mut silent: Option<HashMap<Row, isize, foldhash::fast::FixedState>> =
+                Some(HashMap::default());
             move |(rows, rows_frontier), (told, told_frontier), output| {
                 rows.for_each(|cap, data| {
                     if let Some(new) = cap.retain_least(0)
@@ -319,15 +395,23 @@ fn closed<'scope>(
                         rows = silent.take().into_iter().flatten().collect();
                     }
                     let Some(cap) = &held else { continue };
-                    let changed = match closing.close(tick, rows) {
+                    // what was loaded is what every target has
+                    let is_known = tick <= shared.inputs.tick() && !again;
+                    if is_known && !C::HOLDS {
+                        continue;
+                    }
+                    let records_in = rows.len() as i64;
+                    let changed = closing.close(tick, rows);
+                    let records_out = changed.as_ref().map_or(0, Vec::len) as i64;
+                    counter.add(Seen { records_in, records_out, ..closing.seen() });
+                    let changed = match changed {
                         Ok(changed) => changed,
                         Err(error) => {
                             failed(&shared.failure, error, &operator);
                             continue;
                         }
                     };
-                    // what was loaded is what every target has
-                    if (tick <= shared.inputs.tick() && !again) || changed.is_empty() {
+                    if is_known || changed.is_empty() {
                         continue;
                     }
                     let origin = origins.get(&tick).cloned().unwrap_or_default();
@@ -361,8 +445,8 @@ fn closed<'scope>(
     )
 }
 
-fn add(there: &mut BTreeMap<Row, isize>, row: Row, times: isize) {
-    use std::collections::btree_map::Entry;
+fn add(there: &mut HashMap<Row, isize, foldhash::fast::FixedState>, row: Row, times: isize) {
+    use std::collections::hash_map::Entry;
     match there.entry(row) {
         Entry::Vacant(entry) => {
             entry.insert(times);

@@ -5,6 +5,7 @@
 //! came first within a tick does not matter, since a state is a function of the multiset of rows (see [`Logic`]).
 
 use super::{Key, Rows, Shared, failed, worker_of_key};
+use crate::metrics::Seen;
 use cdc_core::plan::view::bind::{key_of, with_values};
 use cdc_core::plan::view::group::{GroupProgram, GroupState};
 use cdc_core::plan::view::key::KeyProgram;
@@ -12,6 +13,7 @@ use cdc_core::schema::TableId;
 use cdc_core::tick::Tick;
 use cdc_core::{Result, Row};
 use differential_dataflow::VecCollection;
+use std::cmp::Ordering;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -39,6 +41,9 @@ pub(super) trait Logic: 'static {
 
     /// Is nothing worth keeping?
     fn is_empty(&self, state: &Self::State) -> bool;
+
+    /// How many rows count as held, and their bytes, besides the key and what is said.
+    fn held(&self, state: &Self::State) -> (i64, i64);
 
     /// Is there something to say of no rows?
     fn has_key_of_nothing(&self) -> bool {
@@ -85,6 +90,7 @@ pub(super) fn keyed<'scope, L: Logic>(
         move |initial, _| {
             let mut open: BTreeMap<Tick, Vec<(Key, Row, isize)>> = BTreeMap::new();
             let mut states: States<L::State> = HashMap::default();
+            let counter = shared.counters.operators.of(&name);
             let mut held: Option<Capability<Tick>> = None;
             let owns_nothing = worker_of_key(&[]) % shared.peers as u64 == shared.index as u64;
             if logic.has_key_of_nothing() && owns_nothing {
@@ -105,6 +111,7 @@ pub(super) fn keyed<'scope, L: Logic>(
                     }
                 });
                 let next = frontier.frontier().first().copied();
+                let mut seen = Seen::default();
                 while let Some(entry) = open.first_entry() {
                     if next.is_some_and(|next| next <= *entry.key()) {
                         break;
@@ -116,7 +123,12 @@ pub(super) fn keyed<'scope, L: Logic>(
                     let Some(cap) = &held else { continue };
                     changes.sort_unstable_by(|(a, ..), (b, ..)| a.cmp(b));
                     let mut session = output.session(cap);
-                    let mut give = |row: Row, times: isize| session.give((row, tick, times));
+                    seen.records_in += changes.len() as i64;
+                    let mut out = 0;
+                    let mut give = |row: Row, times: isize| {
+                        out += 1;
+                        session.give((row, tick, times));
+                    };
                     if logic.has_key_of_nothing() && owns_nothing && !begun {
                         begun = true;
                         if changes.is_empty() {
@@ -124,13 +136,20 @@ pub(super) fn keyed<'scope, L: Logic>(
                         }
                     }
                     for same in changes.chunk_by(|(a, ..), (b, ..)| a == b) {
-                        let done = one_key(&*logic, &mut states, same, &mut give);
-                        if let Err(error) = done {
-                            failed(&failure, error, &name);
-                            break;
+                        match one_key(&*logic, &mut states, same, &mut give) {
+                            Ok((rows, bytes)) => {
+                                seen.state_rows += rows;
+                                seen.state_bytes += bytes;
+                            }
+                            Err(error) => {
+                                failed(&failure, error, &name);
+                                break;
+                            }
                         }
                     }
+                    seen.records_out += out;
                 }
+                counter.add(seen);
                 match (&mut held, open.first_key_value()) {
                     (Some(cap), Some((tick, _))) if tick > cap.time() => {
                         // what is still to come may be of an earlier tick than what waits
@@ -148,17 +167,25 @@ pub(super) fn keyed<'scope, L: Logic>(
     VecCollection::new(out)
 }
 
+/// What a tick has made of a key; how many rows and bytes are held more than before.
 fn one_key<L: Logic>(
     logic: &L,
     states: &mut States<L::State>,
     changes: &[(Key, Row, isize)],
     give: &mut impl FnMut(Row, isize),
-) -> Result<()> {
-    let Some((key, ..)) = changes.first() else { return Ok(()) };
-    if !states.contains_key(key) {
+) -> Result<(i64, i64)> {
+    let Some((key, ..)) = changes.first() else { return Ok((0, 0)) };
+    let is_new = !states.contains_key(key);
+    if is_new {
         states.insert(key.clone(), (logic.empty(), Vec::new()));
     }
-    let Some((state, said)) = states.get_mut(key) else { return Ok(()) };
+    let Some((state, said)) = states.get_mut(key) else { return Ok((0, 0)) };
+    let held = |state: &L::State, said: &[(Row, isize)]| {
+        let (rows, bytes) = logic.held(state);
+        let said = said.iter().map(|(row, _)| row.as_bytes().len() as i64).sum::<i64>();
+        (rows, bytes + said + key.len() as i64)
+    };
+    let before = if is_new { (0, 0) } else { held(state, said) };
     for (_, row, times) in changes {
         if *times != 0 {
             logic.change(state, row, *times)?;
@@ -166,22 +193,51 @@ fn one_key<L: Logic>(
     }
     let says = logic.output(state)?;
     if says != *said {
-        for (row, times) in &says {
-            if !said.contains(&(row.clone(), *times)) {
-                give(row.clone(), *times);
-            }
-        }
-        for (row, times) in said.drain(..) {
-            if !says.contains(&(row.clone(), times)) {
-                give(row, -times);
-            }
-        }
+        difference(said, &says, give);
         *said = says;
     }
-    if said.is_empty() && logic.is_empty(state) {
+    let now = if said.is_empty() && logic.is_empty(state) {
         states.remove(key);
+        (0, 0)
+    } else {
+        held(state, said)
+    };
+    Ok((now.0 - before.0, now.1 - before.1))
+}
+
+/// What comes and what goes, of two lists each of which names a row once.
+fn difference(before: &[(Row, isize)], after: &[(Row, isize)], give: &mut impl FnMut(Row, isize)) {
+    // a group says one row
+    if let ([(a, x)], [(b, y)]) = (before, after)
+        && a != b
+    {
+        give(b.clone(), *y);
+        give(a.clone(), -x);
+        return;
     }
-    Ok(())
+    // the first rows of an order: those that stay are found by what they are, which takes no longer for many than sorting them
+    let sorted = |list: &[(Row, isize)]| {
+        let mut list = list.to_vec();
+        list.sort_unstable();
+        list
+    };
+    let (before, after) = (sorted(before), sorted(after));
+    let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
+    loop {
+        let order = match (before.peek(), after.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+        };
+        let gone = if order.is_le() { before.next() } else { None };
+        let come = if order.is_ge() { after.next() } else { None };
+        let times = |side: &Option<(Row, isize)>| side.as_ref().map_or(0, |(_, times)| *times);
+        let net = times(&come) - times(&gone);
+        if let Some((row, _)) = come.or(gone).filter(|_| net != 0) {
+            give(row, net);
+        }
+    }
 }
 
 struct Group {
@@ -216,6 +272,10 @@ impl Logic for Group {
         state.is_empty()
     }
 
+    fn held(&self, state: &GroupState) -> (i64, i64) {
+        (1, state.bytes())
+    }
+
     fn has_key_of_nothing(&self) -> bool {
         self.program.is_of_all()
     }
@@ -238,12 +298,20 @@ struct Top {
     view: TableId,
 }
 
-impl Logic for Top {
+/// The rows of one order.
+#[derive(Default)]
+struct TopState {
     /// By the order, then the row's bytes.
-    type State = BTreeMap<(Key, Row), isize>;
+    rows: BTreeMap<(Key, Row), isize>,
+    /// Of those.
+    bytes: i64,
+}
+
+impl Logic for Top {
+    type State = TopState;
 
     fn empty(&self) -> Self::State {
-        BTreeMap::new()
+        TopState::default()
     }
 
     fn key_of(&self, row: &Row) -> Result<Key> {
@@ -252,14 +320,17 @@ impl Logic for Top {
 
     fn change(&self, state: &mut Self::State, row: &Row, times: isize) -> Result<()> {
         let order = key_of(&self.by, &self.view, row)?.unwrap_or_default();
-        match state.entry((order, row.clone())) {
+        let size = (order.len() + row.as_bytes().len()) as i64;
+        match state.rows.entry((order, row.clone())) {
             Entry::Vacant(entry) => {
                 entry.insert(times);
+                state.bytes += size;
             }
             Entry::Occupied(mut entry) => {
                 *entry.get_mut() += times;
                 if *entry.get() == 0 {
                     entry.remove();
+                    state.bytes -= size;
                 }
             }
         }
@@ -269,7 +340,7 @@ impl Logic for Top {
     fn output(&self, state: &Self::State) -> Result<Vec<(Row, isize)>> {
         let mut left = self.count;
         let mut out: Vec<(Row, isize)> = Vec::new();
-        for ((_, row), times) in state {
+        for ((_, row), times) in &state.rows {
             if left == 0 {
                 break;
             }
@@ -283,7 +354,11 @@ impl Logic for Top {
     }
 
     fn is_empty(&self, state: &Self::State) -> bool {
-        state.is_empty()
+        state.rows.is_empty()
+    }
+
+    fn held(&self, state: &Self::State) -> (i64, i64) {
+        (state.rows.len() as i64, state.bytes)
     }
 }
 

@@ -20,6 +20,7 @@
 
 use super::{Rows, Shared, failed};
 use crate::inputs::{InputChange, InputRow};
+use crate::metrics::{self, Seen};
 use crate::record::{Record, worker_of};
 use crate::render::Records;
 use cdc_core::event::{Batch, Op, Origin, SchemaEvent};
@@ -184,6 +185,7 @@ struct State {
     rows: HashMap<Row, Row, foldhash::fast::FixedState>,
     counts: HashMap<Row, i64, foldhash::fast::FixedState>,
     open: BTreeMap<Tick, Vec<(u64, Said)>>,
+    counter: Arc<metrics::Operator>,
 }
 
 pub(crate) fn table<'scope>(
@@ -292,6 +294,7 @@ pub(crate) fn table<'scope>(
 impl State {
     fn new(input: TableInput, shared: Shared, name: String) -> State {
         State {
+            counter: shared.counters.operators.of(&name),
             input,
             shared,
             name,
@@ -317,18 +320,25 @@ impl State {
             }) == index
         });
         let mut out = Vec::with_capacity(loaded.len());
+        let mut seen = Seen::default();
         for row in loaded {
             match row {
                 InputRow::Keyed { key, row } => {
+                    seen.state_rows += 1;
+                    seen.state_bytes += bytes(&key) + bytes(&row);
                     out.push((row.clone(), 1));
                     self.rows.insert(key, row);
                 }
                 InputRow::Counted { row, times } => {
                     out.push((row.clone(), times as isize));
+                    seen.state_rows += times;
+                    seen.state_bytes += times * bytes(&row);
                     self.counts.insert(row, times);
                 }
             }
         }
+        seen.records_out = out.len() as i64;
+        self.counter.add(seen);
         out
     }
 
@@ -364,23 +374,19 @@ impl State {
                 }
                 continue;
             }
-            open.push((
-                change.ordinal,
-                Said::Row {
-                    before: before.and_then(|row| places.key_of(row)),
-                    key: after.and_then(|row| places.key_of(row)),
-                    after: after.map(|row| places.row(row)),
-                },
-            ));
+            let (before, key) = places.keys_of(before, after);
+            open.push((change.ordinal, Said::Row { before, key, after: after.map(|row| places.row(row)) }));
         }
         Ok(())
     }
 
     /// What a tick has made of the rows: those that go and those that come.
     fn close(&mut self, tick: Tick, mut said: Vec<(u64, Said)>) -> Result<Vec<(Row, isize)>> {
+        let mut seen = Seen { records_in: said.len() as i64, ..Seen::default() };
         said.sort_by_key(|(ordinal, _)| *ordinal);
         // of each key the row in front of the tick
-        let mut touched: HashMap<Row, Option<Row>, foldhash::fast::FixedState> = HashMap::default();
+        let mut touched: HashMap<Row, Option<Row>, foldhash::fast::FixedState> =
+            HashMap::with_capacity_and_hasher(said.len(), foldhash::fast::FixedState::default());
         let mut counted: HashMap<Row, i64, foldhash::fast::FixedState> = HashMap::default();
         for (_, said) in said {
             match said {
@@ -396,6 +402,16 @@ impl State {
                     *counted.entry(row.clone()).or_default() += times;
                     let count = self.counts.entry(row).or_default();
                     *count += times;
+                }
+                // the row stays under its key, whole: what most changes are
+                Said::Row { before: Some(before), key: Some(key), after: Some(after) }
+                    if before == key && !after.has_absent() =>
+                {
+                    let old = match self.rows.get_mut(&key) {
+                        Some(row) => Some(std::mem::replace(row, after)),
+                        None => self.rows.insert(key.clone(), after),
+                    };
+                    touched.entry(key).or_insert(old);
                 }
                 Said::Row { before, key, after } => {
                     // the row that the change is of, before it
@@ -423,24 +439,41 @@ impl State {
                 }
             }
         }
-        self.counts.retain(|_, times| *times != 0);
         let (mut out, mut noted) = (Vec::new(), Vec::new());
         for (key, before) in touched {
             let now = self.rows.get(&key);
             if before.as_ref() == now {
                 continue;
             }
+            let size = |row: Option<&Row>| row.map_or(0, |row| bytes(&key) + bytes(row));
+            seen.state_rows += i64::from(now.is_some()) - i64::from(before.is_some());
+            seen.state_bytes += size(now) - size(before.as_ref());
             out.extend(before.map(|row| (row, -1)));
             out.extend(now.map(|row| (row.clone(), 1)));
             noted.push(InputChange::Keyed { row: now.cloned(), key });
         }
-        for (row, times) in counted.into_iter().filter(|(_, times)| *times != 0) {
+        for (row, times) in counted {
+            let now = self.counts.get(&row).copied().unwrap_or(0);
+            if now == 0 {
+                self.counts.remove(&row);
+            }
+            if times == 0 {
+                continue;
+            }
+            seen.state_rows += times;
+            seen.state_bytes += times * bytes(&row);
             out.push((row.clone(), times as isize));
             noted.push(InputChange::Counted { row, times });
         }
+        seen.records_out = out.len() as i64;
+        self.counter.add(seen);
         self.shared.inputs.note(tick, &self.input.table, noted);
         Ok(out)
     }
+}
+
+fn bytes(row: &Row) -> i64 {
+    row.as_bytes().len() as i64
 }
 
 impl Places {
@@ -448,8 +481,16 @@ impl Places {
         if self.all { row.clone() } else { row.picked(&self.columns) }
     }
 
-    fn key_of(&self, row: &Row) -> Option<Row> {
-        self.key.as_ref().map(|key| row.picked(key))
+    /// The keys of a row before a change and behind it.
+    fn keys_of(&self, before: Option<&Row>, after: Option<&Row>) -> (Option<Row>, Option<Row>) {
+        let Some(key) = &self.key else { return (None, None) };
+        match (before, after) {
+            (Some(before), Some(after)) if before.agrees(after, key) => {
+                let same = after.picked(key);
+                (Some(same.clone()), Some(same))
+            }
+            _ => (before.map(|row| row.picked(key)), after.map(|row| row.picked(key))),
+        }
     }
 }
 
