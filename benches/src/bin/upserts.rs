@@ -10,6 +10,10 @@ use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;
 
+/// The program's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn cpu_s() -> Result<f64, Box<dyn Error>> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)

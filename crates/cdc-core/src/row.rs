@@ -14,6 +14,7 @@
 use crate::value::{Date, DateTime, Time, Timestamp, Value};
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -22,8 +23,21 @@ use std::sync::Arc;
 const KEPT: usize = 64 << 10;
 
 /// A packed row; cheap to clone.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Row(Arc<[u8]>);
+
+impl PartialOrd for Row {
+    fn partial_cmp(&self, other: &Row) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Row {
+    fn cmp(&self, other: &Row) -> Ordering {
+        // what is sorted to bring equal rows together is often one row held twice; `==` of an `Arc` looks at that by itself
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
 
 mod tag {
     pub const NULL: u8 = 0;

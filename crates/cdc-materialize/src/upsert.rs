@@ -190,6 +190,10 @@ impl<K: Hash + Eq + Ord + Clone + Debug, R: Ord + Clone + Debug, T: Ord + Copy> 
                 hash.cmp(other_hash).then_with(|| (key, times).cmp(&(other, other_times)))
             });
             let first = out.len();
+            // Room for those that are new, which also has what is held of the others fetched: in a loop that does nothing else a processor waits
+            // for several of them at a time, and memory is what this operator waits for.
+            let held = changes.iter().filter(|(_, key, ..)| self.keys.contains_key(key)).count();
+            self.keys.reserve(changes.len() - held);
             let mut changes = changes.into_iter().peekable();
             while let Some((hash, key, row, times)) = changes.next() {
                 let mut fresh = Alive::None;

@@ -383,6 +383,13 @@ impl State {
     /// What a tick has made of the rows: those that go and those that come.
     fn close(&mut self, tick: Tick, mut said: Vec<(u64, Said)>) -> Result<Vec<(Row, isize)>> {
         let mut seen = Seen { records_in: said.len() as i64, ..Seen::default() };
+        // Room for rows that are new, which also has what is held of the others fetched, several at a time: see `Upserts::close`.
+        let is_held =
+            |said: &Said| matches!(said, Said::Row { key: Some(key), .. } if self.rows.contains_key(key));
+        let held = said.iter().filter(|(_, said)| is_held(said)).count();
+        if self.input.key.is_some() {
+            self.rows.reserve(said.len() - held);
+        }
         said.sort_by_key(|(ordinal, _)| *ordinal);
         // of each key the row in front of the tick
         let mut touched: HashMap<Row, Option<Row>, foldhash::fast::FixedState> =
