@@ -14,6 +14,7 @@ use cdc_materialize::inputs::Inputs;
 use cdc_materialize::record::{Guard, Record};
 use cdc_materialize::render::{Failure, Ports, SinkBatch, SinkPort, SourcePort, render};
 use cdc_materialize::upsert::{Policy, Upserts};
+use cdc_materialize::voice::{Spoken, Voice};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -142,7 +143,7 @@ impl SinkPort for Counting {
 pub fn run(bound: &Bound, records: Vec<Record>, workers: usize) -> u64 {
     let seen = Arc::new(AtomicU64::new(0));
     let failure = Arc::new(Failure::default());
-    let inputs = Arc::new(Inputs::new(0, BTreeMap::new()));
+    let inputs = Arc::new(Inputs::new(0, BTreeMap::new(), true));
     let records = Mutex::new(Some(VecDeque::from(records)));
     let (plan, graph) = (bound.plan.clone(), bound.graph.clone());
     let shared = (seen.clone(), failure.clone(), inputs);
@@ -156,7 +157,7 @@ pub fn run(bound: &Bound, records: Vec<Record>, workers: usize) -> u64 {
             counters: Arc::default(),
             views: graph.clone(),
             inputs: inputs.clone(),
-            speaks: Arc::new(AtomicU64::new(1)),
+            voice: Arc::new(Voice::of(Spoken { until: None, from: Some(1) })),
             notices: Arc::default(),
         };
         if worker.index() == 0

@@ -5,6 +5,10 @@
 //! tick, and the rows enter the dataflow once more, at that tick. What views say of it is what they had said then, so no target is told again: each
 //! has committed that tick.
 //!
+//! *While a table is copied anew* views are silent ([`crate::voice`]), and targets have what views said in front of that. A start in the middle of
+//! it gets the rows as of then too, as `said`: they enter first, at a tick of which targets have all, and behind them, at the checkpoint's tick, what
+//! has changed since. So views hold what they have not said yet, as they did before the start.
+//!
 //! Nothing else of a view is kept: joins and groups are made from their inputs again, which costs time and no I/O at the source.
 
 use cdc_core::Row;
@@ -54,13 +58,27 @@ pub enum InputRow {
 /// What ticks have changed in tables.
 pub type TableChanges = Vec<(TableId, Vec<InputChange>)>;
 
+/// Rows by table.
+pub type Held = BTreeMap<TableId, Vec<InputRow>>;
+
 /// The tables of all views, on all workers of this process.
 #[derive(Debug, Default)]
 pub struct Inputs {
     /// What was loaded is as of this tick.
     tick: Tick,
-    loaded: Mutex<BTreeMap<TableId, Vec<InputRow>>>,
+    /// Targets have what views say of what was loaded up to and at this tick.
+    known: Option<Tick>,
+    loaded: Mutex<Held>,
+    said: Mutex<Held>,
     changes: Mutex<BTreeMap<Tick, TableChanges>>,
+}
+
+fn taken(from: &Mutex<Held>, table: &TableId, mut is_ours: impl FnMut(&InputRow) -> bool) -> Vec<InputRow> {
+    let mut held = lock(from);
+    let Some(rows) = held.get_mut(table) else { return Vec::new() };
+    let (ours, others) = std::mem::take(rows).into_iter().partition(|row| is_ours(row));
+    *rows = others;
+    ours
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,9 +86,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inputs {
-    /// With what there was at a tick.
-    pub fn new(tick: Tick, loaded: BTreeMap<TableId, Vec<InputRow>>) -> Inputs {
-        Inputs { tick, loaded: Mutex::new(loaded), changes: Mutex::default() }
+    /// With what there was at a tick. `are_silent`: views have not spoken then.
+    pub fn new(tick: Tick, loaded: Held, are_silent: bool) -> Inputs {
+        let known = (!are_silent).then_some(tick);
+        Inputs { tick, known, loaded: Mutex::new(loaded), ..Inputs::default() }
+    }
+
+    /// With what there was at a tick, from 1 on, at which tables are being copied anew, and what there was in front of that.
+    pub fn hushed(tick: Tick, loaded: Held, said: Held) -> Inputs {
+        Inputs { said: Mutex::new(said), known: tick.checked_sub(1), ..Inputs::new(tick, loaded, true) }
     }
 
     /// The tick of what was loaded.
@@ -78,13 +102,31 @@ impl Inputs {
         self.tick
     }
 
+    /// Targets have what views say up to and at this tick of what was loaded.
+    pub fn known(&self) -> Option<Tick> {
+        self.known
+    }
+
+    /// The tick at which rows enter: all of them, or those that were there when views fell silent.
+    pub fn enter(&self) -> Tick {
+        match self.known {
+            Some(known) if known < self.tick => known,
+            _ => self.tick.max(1),
+        }
+    }
+
     /// A table's rows that are one worker's; each is given out once.
-    pub fn take(&self, table: &TableId, mut is_ours: impl FnMut(&InputRow) -> bool) -> Vec<InputRow> {
-        let mut loaded = lock(&self.loaded);
-        let Some(rows) = loaded.get_mut(table) else { return Vec::new() };
-        let (ours, others) = std::mem::take(rows).into_iter().partition(|row| is_ours(row));
-        *rows = others;
-        ours
+    pub fn take(&self, table: &TableId, is_ours: impl FnMut(&InputRow) -> bool) -> Vec<InputRow> {
+        taken(&self.loaded, table, is_ours)
+    }
+
+    /// The same of those that were there when views fell silent; `None`: they are not silent, or have not spoken yet.
+    pub fn take_said(
+        &self,
+        table: &TableId,
+        is_ours: impl FnMut(&InputRow) -> bool,
+    ) -> Option<Vec<InputRow>> {
+        self.known.is_some_and(|known| known < self.tick).then(|| taken(&self.said, table, is_ours))
     }
 
     /// Notes what a tick has changed, at one worker.

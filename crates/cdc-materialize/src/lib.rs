@@ -23,3 +23,4 @@ pub mod record;
 pub mod reference;
 pub mod render;
 pub mod upsert;
+pub mod voice;

@@ -7,11 +7,12 @@ mod view;
 
 pub use sink::{SinkBatch, SinkPort};
 pub use source::SourcePort;
-pub use view::Held;
+pub use view::{Held, copied_by};
 
 use crate::inputs::Inputs;
 use crate::metrics::Operators;
 use crate::record::{Record, Routed};
+use crate::voice::Voice;
 use cdc_core::Error;
 use cdc_core::connector::Delivery;
 use cdc_core::diagnostic::Diagnostic;
@@ -86,8 +87,8 @@ pub struct Ports {
     pub views: Arc<Graph>,
     /// What their tables hold; shared by all workers.
     pub inputs: Arc<Inputs>,
-    /// The first tick at which views speak: set before that tick is opened. Shared by all workers.
-    pub speaks: Arc<AtomicU64>,
+    /// When views speak. Shared by all workers.
+    pub voice: Arc<Voice>,
     /// What views have to tell; shared by all workers.
     pub notices: Arc<Mutex<Vec<Diagnostic>>>,
 }
@@ -111,7 +112,7 @@ pub fn render(worker: &mut Worker, plan: &Arc<Plan>, mut ports: Ports) -> (Probe
             let shared = view::Shared {
                 failure: ports.failure.clone(),
                 inputs: ports.inputs.clone(),
-                speaks: ports.speaks.clone(),
+                voice: ports.voice.clone(),
                 held: held.clone(),
                 notices: ports.notices.clone(),
                 counters: ports.counters.clone(),

@@ -23,8 +23,8 @@ use cdc_materialize::metrics;
 use cdc_materialize::record::{Guard, Record};
 use cdc_materialize::reference::evaluate;
 use cdc_materialize::render::{Counters, Failure, Ports, SinkBatch, SinkPort, SourcePort, render};
+use cdc_materialize::voice::{Spoken, Voice};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use timely::scheduling::SyncActivator;
 
@@ -507,18 +507,18 @@ fn run(
     graph: &Graph,
     records: Vec<Record>,
     workers: usize,
-    (after, held): (Tick, BTreeMap<TableId, Vec<InputRow>>),
-    speaks: Tick,
+    (after, inputs): (Tick, Inputs),
+    voice: Voice,
 ) -> Run {
     let seen: Seen = Arc::default();
     let failure = Arc::new(Failure::default());
-    let inputs = Arc::new(Inputs::new(after, held));
+    let (inputs, voice) = (Arc::new(inputs), Arc::new(voice));
     let records = Mutex::new(Some(VecDeque::from(records)));
     let (plan, graph) = (Arc::new(plan.clone()), Arc::new(graph.clone()));
     let counters = Arc::new(Counters::of_workers(workers));
-    let shared = (seen.clone(), failure.clone(), inputs.clone(), counters.clone());
+    let shared = (seen.clone(), failure.clone(), inputs.clone(), counters.clone(), voice);
     timely::execute(timely::Config::process(workers), move |worker| {
-        let (seen, failure, inputs, counters) = shared.clone();
+        let (seen, failure, inputs, counters, voice) = shared.clone();
         let mut ports = Ports {
             sources: BTreeMap::new(),
             sinks: BTreeMap::new(),
@@ -527,7 +527,7 @@ fn run(
             counters,
             views: graph.clone(),
             inputs,
-            speaks: Arc::new(AtomicU64::new(speaks)),
+            voice,
             notices: Arc::default(),
         };
         if worker.index() == 0
@@ -627,6 +627,11 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
+/// Nothing is held, and views speak from a tick on.
+fn afresh(speaks: Tick) -> ((Tick, Inputs), Voice) {
+    ((0, Inputs::new(0, BTreeMap::new(), true)), Voice::of(Spoken { until: None, from: Some(speaks) }))
+}
+
 /// What the tables hold at a tick, as a store would give it back.
 fn held(graph: &Graph, tables: &Tables) -> BTreeMap<TableId, Vec<InputRow>> {
     let schemas = schemas();
@@ -663,7 +668,8 @@ fn case_72_views_say_at_every_tick_what_the_query_would() {
         for seed in seeds() {
             let (records, states) = history(&mut Random(seed), 30);
             for workers in [1, 2, 3] {
-                let mut run = run(&alone, &graph, records.clone(), workers, (0, BTreeMap::new()), 1);
+                let (begin, voice) = afresh(1);
+                let mut run = run(&alone, &graph, records.clone(), workers, begin, voice);
                 assert!(run.error.is_none(), "{}", run.error.unwrap());
                 let mut target = Target::default();
                 for (tick, tables) in &states {
@@ -725,7 +731,8 @@ fn views_share_tables_and_go_on_from_what_they_held() {
         let workers = 1 + random.below(3) as usize;
         let first: Vec<Record> =
             records.iter().filter(|r| r.tick().is_some_and(|t| t <= stop)).cloned().collect();
-        let mut one = run(&plan, &graph, first, workers, (0, BTreeMap::new()), speaks);
+        let (begin, voice) = afresh(speaks);
+        let mut one = run(&plan, &graph, first, workers, begin, voice);
         assert!(one.error.is_none(), "{}", one.error.unwrap());
         let mut target = Target::default();
         let shown = |tick: &Tick| {
@@ -797,7 +804,8 @@ fn views_share_tables_and_go_on_from_what_they_held() {
         let rest: Vec<Record> =
             records.iter().filter(|r| r.tick().is_some_and(|t| t > stop)).cloned().collect();
         let workers = 1 + random.below(3) as usize;
-        let mut two = run(&plan, &graph, rest, workers, (stop, expected), speaks);
+        let voice = Voice::of(Spoken { until: None, from: Some(speaks) });
+        let mut two = run(&plan, &graph, rest, workers, (stop, Inputs::new(stop, expected, false)), voice);
         assert!(two.error.is_none(), "{}", two.error.unwrap());
         for (tick, tables) in states.range(stop + 1..) {
             target.apply(two.changes.remove(tick).unwrap_or_default());
@@ -805,10 +813,128 @@ fn views_share_tables_and_go_on_from_what_they_held() {
         }
         assert!(two.changes.is_empty());
         // What operators hold is a matter of what there is, not of how it came about. (Views that were silent have not told what watches keys.)
-        let whole = run(&plan, &graph, records, 1, (0, BTreeMap::new()), 1);
+        let (begin, voice) = afresh(1);
+        let whole = run(&plan, &graph, records, 1, begin, voice);
         let held = |run: &Run| -> BTreeMap<String, (i64, i64)> {
             run.operators.iter().map(|(name, s)| (name.clone(), (s.state_rows, s.state_bytes))).collect()
         };
         assert_eq!(held(&two), held(&whole), "{}", shown(&stop));
+    }
+}
+
+/// One of a history's tables is copied anew: its rows go at one tick, nothing is told of it for a while, and then its rows come.
+fn copied_anew(
+    records: Vec<Record>,
+    states: &BTreeMap<Tick, Tables>,
+    (at, from, whole): (usize, Tick, Tick),
+) -> Vec<Record> {
+    let schema = &schemas()[at];
+    let is_ours = |record: &Record| match record {
+        Record::Rows { batch, .. } => batch.schema.id == schema.id,
+        Record::Schema { event, .. } => event.after.as_ref().is_some_and(|s| s.id == schema.id),
+        Record::End { .. } => false,
+    };
+    let is_unseen = |tick: Tick| (from..=whole).contains(&tick);
+    let mut out = Vec::new();
+    let (mut is_emptied, mut has_come) = (false, false);
+    for record in records {
+        let Some(tick) = record.tick() else { continue };
+        if tick == from && !std::mem::replace(&mut is_emptied, true) {
+            let event = SchemaEvent {
+                tick,
+                origin: Origin::default(),
+                statement: "ALTER TABLE".into(),
+                changes: vec![SchemaChange::ResnapshotTable {
+                    table: schema.id.clone(),
+                    reason: "its rows move".into(),
+                }],
+                before: Some(schema.clone()),
+                after: Some(schema.clone()),
+            };
+            out.push(Record::Schema { ordinal: 0, event: Arc::new(event) });
+        }
+        if is_unseen(tick) && is_ours(&record) {
+            continue;
+        }
+        if tick == whole && matches!(record, Record::End { .. }) && !std::mem::replace(&mut has_come, true) {
+            let rows = states[&whole][at].values().cloned().zip(100..);
+            let changes: Vec<Change> = rows
+                .map(|(row, ordinal)| Change {
+                    tick,
+                    ordinal,
+                    op: Op::Read,
+                    origin: 0,
+                    before: None,
+                    after: Some(row),
+                })
+                .collect();
+            let batch = Batch { schema: schema.clone(), origins: vec![Origin::default()], changes };
+            out.push(Record::Rows { worker: 0, batch: Arc::new(batch), guard: Guard::default() });
+        }
+        out.push(record);
+    }
+    out
+}
+
+#[test]
+fn views_are_silent_while_a_table_is_copied_anew_and_say_then_what_has_become() {
+    let views = views();
+    // every other one is watched by a state of its own
+    let flows = views.iter().zip([Upsert::Auto, Upsert::Force].into_iter().cycle());
+    let flows = flows.map(|(view, upsert)| FlowPlan { upsert, ..flow(view) }).collect();
+    let plan = plan(views.clone(), flows);
+    let graph = graph_of(&views);
+    for seed in seeds().flat_map(|seed| (0..3).map(move |i| seed * 100 + i)) {
+        let mut random = Random(seed);
+        let (records, states) = history(&mut random, 50);
+        let at = random.below(3) as usize;
+        let speaks = 1 + random.below(5);
+        let from = 8 + random.below(10);
+        let whole = from + random.below(8);
+        let again = whole + 1 + random.below(5);
+        let stop = from + random.below(again - from);
+        let (first_workers, then_workers) = (1 + random.below(3) as usize, 1 + random.below(3) as usize);
+        let shown = |tick: &Tick| {
+            format!(
+                "at tick {tick}, seed {seed}, {first_workers} then {then_workers} workers, speaking from {speaks}, table {at} copied from {from} to {whole}, speaking again from {again}, stopped behind {stop}"
+            )
+        };
+        let records = copied_anew(records, &states, (at, from, whole));
+        let voice = || {
+            let voice = afresh(speaks).1;
+            voice.hush(from);
+            voice.speak(again);
+            voice
+        };
+        let check_from = |changes: &mut BTreeMap<Tick, Vec<_>>, mut target: Target, after: Tick| {
+            for (tick, tables) in states.range(after + 1..) {
+                let changes = changes.remove(tick).unwrap_or_default();
+                let is_silent = *tick < speaks || (from..again).contains(tick);
+                assert!(!is_silent || changes.is_empty(), "{}", shown(tick));
+                target.apply(changes);
+                if !is_silent {
+                    check(&graph, &views, &target, tables, &shown(tick));
+                }
+            }
+        };
+        let mut whole_run = run(&plan, &graph, records.clone(), first_workers, afresh(speaks).0, voice());
+        assert!(whole_run.error.is_none(), "{}", whole_run.error.unwrap());
+        let mut target = Target::default();
+        for (tick, changes) in whole_run.changes.range(..from) {
+            let copy = changes.iter().map(|(table, change)| (table.clone(), change.clone())).collect();
+            assert!(*tick >= speaks);
+            target.apply(copy);
+        }
+        check_from(&mut whole_run.changes, Target::default(), 0);
+        // a start in between, from what the tables held then and in front of the copy
+        let mut then = states[&stop].clone();
+        if stop < whole {
+            then[at].clear();
+        }
+        let inputs = Inputs::hushed(stop, held(&graph, &then), held(&graph, &states[&(from - 1)]));
+        let rest: Vec<Record> = records.into_iter().filter(|r| r.tick().is_some_and(|t| t > stop)).collect();
+        let mut two = run(&plan, &graph, rest, then_workers, (stop, inputs), Voice::of(voice().at(stop)));
+        assert!(two.error.is_none(), "{}", two.error.unwrap());
+        check_from(&mut two.changes, target, stop);
     }
 }

@@ -31,13 +31,13 @@ use cdc_core::{Error, Result, Row, ZeroDates, codes};
 use cdc_materialize::inputs::Inputs;
 use cdc_materialize::record::Record;
 use cdc_materialize::render::{Counters, Failure, Ports, render};
+use cdc_materialize::voice::{Spoken, Voice};
 use cdc_mysql::capture::Capture;
 use cdc_mysql::config::{Config, StopAt};
 use cdc_schema::derivator::{Question, derive};
 use cdc_schema::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use timely::scheduling::SyncActivator;
@@ -175,6 +175,7 @@ fn run_on(
         evolved: BTreeMap::new(),
         view_tables: Vec::new(),
         views_from: None,
+        views_until: None,
     });
     let mut base = base;
     base.fingerprint = self::fingerprint(plan);
@@ -247,7 +248,7 @@ fn run_on(
     let views = if graph.views.is_empty() {
         None
     } else {
-        let store = ViewStore::open(&options.state, base.tick)?;
+        let store = ViewStore::open(&options.state, base.tick, base.views_until)?;
         let begun = std::time::Instant::now();
         let held = store.load()?;
         let rows: usize = held.values().map(Vec::len).sum();
@@ -255,9 +256,14 @@ fn run_on(
             let seconds = begun.elapsed().as_secs_f64();
             status.info(format!("views go on from {rows} rows of their tables, loaded in {seconds:.2} s"));
         }
-        let inputs = Arc::new(Inputs::new(base.tick, held));
-        let speaks = Arc::new(AtomicU64::new(base.views_from.unwrap_or(Tick::MAX)));
-        Some(Views { inputs, store, speaks, notices: Arc::default() })
+        let spoken = Spoken { until: base.views_until, from: base.views_from };
+        let inputs = match spoken {
+            Spoken { until: Some(_), .. } => Inputs::hushed(base.tick, held, store.said()?),
+            Spoken { from, .. } => Inputs::new(base.tick, held, from.is_none_or(|from| from > base.tick)),
+        };
+        let tables = graph.tables().map(|input| input.table.clone()).collect();
+        let (inputs, voice) = (Arc::new(inputs), Arc::new(Voice::of(spoken)));
+        Some(Views { inputs, store, voice, tables, notices: Arc::default() })
     };
     let started = Started { source, capture, base, open, cuts, dir, refusals, graph, views };
     flow(runtime, plan, options, status, stop, started)
@@ -402,10 +408,9 @@ fn flow(
     let by_table: BTreeSet<String> =
         started.capture.partial_images().map(|_| source_name.clone()).into_iter().collect();
     let graph = started.graph;
-    let nothing = || (Arc::new(Inputs::default()), Arc::new(AtomicU64::new(Tick::MAX)), Arc::default());
-    let (inputs, speaks, notices) = match &started.views {
-        Some(views) => (views.inputs.clone(), views.speaks.clone(), views.notices.clone()),
-        None => nothing(),
+    let (inputs, voice, notices) = match &started.views {
+        Some(views) => (views.inputs.clone(), views.voice.clone(), views.notices.clone()),
+        None => Default::default(),
     };
     let has_views = started.views.is_some();
     let guards = {
@@ -422,7 +427,7 @@ fn flow(
                 counters: counters.clone(),
                 views: graph.clone(),
                 inputs: inputs.clone(),
-                speaks: speaks.clone(),
+                voice: voice.clone(),
                 notices: notices.clone(),
             };
             if first && let Some(end) = lock(&source_end) {

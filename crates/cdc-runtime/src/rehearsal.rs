@@ -33,10 +33,10 @@ use cdc_core::{Error, Result, ZeroDates, codes};
 use cdc_materialize::inputs::Inputs;
 use cdc_materialize::record::Record;
 use cdc_materialize::render::{Counters, Failure, Ports, render};
+use cdc_materialize::voice::{Spoken, Voice};
 use cdc_schema::registry::Registry;
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use target::{Shown, Table, Target};
@@ -264,7 +264,7 @@ impl Stage {
                     counters: Arc::new(Counters::of_workers(1)),
                     views: graph.clone(),
                     inputs: Arc::new(Inputs::default()),
-                    speaks: Arc::new(AtomicU64::new(1)),
+                    voice: Arc::new(Voice::of(Spoken { until: None, from: Some(1) })),
                     notices: Arc::default(),
                 };
                 if let Some((name, end)) = take(&source_end) {

@@ -28,13 +28,14 @@ use cdc_core::{Diagnostic, Error, Result, Row, codes};
 use cdc_materialize::inputs::Inputs;
 use cdc_materialize::record::{Guard, Record};
 use cdc_materialize::render::SourcePort;
+use cdc_materialize::render::copied_by;
+use cdc_materialize::voice::Voice;
 use cdc_mysql::binlog::LogPoint;
 use cdc_mysql::capture::{Capture, CaptureItem, CaptureState};
 use cdc_mysql::config::StopAt;
 use cdc_mysql::gtid::GtidSet;
 use cdc_schema::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 use timely::scheduling::SyncActivator;
@@ -166,8 +167,10 @@ pub(crate) struct Driver {
 pub(crate) struct Views {
     pub(crate) inputs: Arc<Inputs>,
     pub(crate) store: ViewStore,
-    /// See [`cdc_materialize::render::Ports::speaks`].
-    pub(crate) speaks: Arc<AtomicU64>,
+    /// See [`cdc_materialize::render::Ports::voice`].
+    pub(crate) voice: Arc<Voice>,
+    /// What views read.
+    pub(crate) tables: BTreeSet<TableId>,
     pub(crate) notices: Arc<Mutex<Vec<Diagnostic>>>,
 }
 
@@ -407,6 +410,15 @@ impl Driver {
                             before,
                             after,
                         };
+                        if let Some(views) = &self.views
+                            && copied_by(&event).iter().any(|table| views.tables.contains(table))
+                        {
+                            if views.voice.last().is_some() {
+                                self.status.info("views are silent until the table is whole again");
+                            }
+                            // before the tick is closed
+                            views.voice.hush(open.tick);
+                        }
                         let is_gone = event.gone().is_some();
                         self.send(Record::Schema { ordinal: open.ordinal, event: Arc::new(event) });
                         // one that is no statement of the log has no end of a transaction behind it
@@ -640,18 +652,18 @@ impl Driver {
 
     /// Are there views whose tables are whole, and which have not said so yet?
     fn is_silent(&self, last_tick: Tick) -> bool {
-        self.views.is_some()
-            && match self.base.views_from {
-                None => self.capture.is_whole(),
-                Some(first) => last_tick < first,
-            }
+        self.views.as_ref().is_some_and(|views| match views.voice.last() {
+            None => self.capture.is_whole(),
+            Some(first) => last_tick < first,
+        })
     }
 
     /// Lets views speak: a checkpoint says that all tables are whole and at which tick views begin, then that tick is given. False if it
     /// did not come to that; what was closed on the way is the last tick all the same, or a checkpoint would call rows finished that no
     /// target has.
     async fn speak(&mut self, open: &mut Open, last_tick: &mut Tick) -> Result<bool> {
-        if self.base.views_from.is_none() {
+        let Some(voice) = self.views.as_ref().map(|views| views.voice.clone()) else { return Ok(true) };
+        if voice.last().is_none() {
             let tick = self.close(open).await?;
             *last_tick = tick;
             let state = self.capture.state();
@@ -670,14 +682,12 @@ impl Driver {
                     changed = self.committed.changed() => if changed.is_err() { return Ok(false) },
                 }
             }
-            self.base.views_from = Some(tick + 1);
+            // the tick is not open before the checkpoint says so
+            voice.speak(tick + 1);
             self.checkpoint(tick, state)?;
             faults::at("views.speak");
         }
-        let first = self.base.views_from.unwrap_or(open.tick);
-        if let Some(views) = &self.views {
-            views.speaks.store(first, Ordering::SeqCst);
-        }
+        let first = voice.last().unwrap_or(open.tick);
         *last_tick = self.close(open).await?;
         while *last_tick < first {
             *last_tick = self.close(open).await?;
@@ -688,7 +698,12 @@ impl Driver {
     fn checkpoint(&mut self, tick: Tick, state: CaptureState) -> Result<()> {
         if let Some(views) = &mut self.views {
             // in front of the checkpoint: see there
-            views.store.save(tick, views.inputs.changes_until(tick))?;
+            let spoken = views.voice.at(tick);
+            // what targets have been told is of the tables in front of the tick at which views fell silent
+            let until = spoken.until.filter(|until| *until > views.store.tick());
+            let before = until.map(|until| views.inputs.changes_until(until.saturating_sub(1)));
+            views.store.save(tick, spoken.until, before, views.inputs.changes_until(tick))?;
+            (self.base.views_from, self.base.views_until) = (spoken.from, spoken.until);
             faults::at("views.saved");
         }
         self.base.tick = tick;

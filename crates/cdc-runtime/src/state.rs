@@ -61,6 +61,9 @@ pub struct Checkpoint {
     /// The first tick at which views speak, once all tables are whole.
     #[serde(default)]
     pub views_from: Option<Tick>,
+    /// The tick at which they fell silent, while a table that they read is copied anew.
+    #[serde(default)]
+    pub views_until: Option<Tick>,
 }
 
 /// A step of a schema change that a target has refused, in mode try_evolve. Noted before the tick that goes on without it is
@@ -431,6 +434,7 @@ mod tests {
             evolved: BTreeMap::new(),
             view_tables: Vec::new(),
             views_from: None,
+            views_until: None,
         }
     }
 

@@ -17,11 +17,17 @@
 //! While a view's tables are being copied the view would say what no moment of the source was: half a table. And a restart in the middle
 //! could not take it back: rows of chunks come at other ticks in a replay than they did, so what a target was told of them by the run before could not be
 //! told from what is still to come, and a group that has gone meanwhile would stay for ever. So views are silent until all tables are whole *and a checkpoint says
-//! so*: the first tick at which they speak ([`Ports::speaks`](crate::render::Ports::speaks)) is written into that checkpoint before it is opened. At it a view says
+//! so*: the first tick at which they speak ([`Voice`]) is written into that checkpoint before it is opened. At it a view says
 //! all that it holds; from then on it says what changes. Every replay from then on begins behind the last chunk, so it says the same at the
 //! same ticks.
 //!
-//! A table that is copied anew after that (a statement moved rows in ways that the log does not show, or another table took its name) would bring this back: it ends the run.
+//! A table that is copied anew after that (a statement moved rows in ways that the log does not show, or another table took its name) makes all views of the source
+//! silent again, from the tick of the statement on: targets keep what the views said of the state in front of it. Meanwhile each view sums up what it would have said
+//! ([`end`]). Once all tables are whole again and a checkpoint says so, views speak, and what has been summed up is one change. The argument for replays is the same
+//! as at first, with one thing more: a start in between must know what targets have been told. So the rows of the tables as they were in front of the
+//! statement are kept in the state folder until a checkpoint stands behind the tick at which views spoke again; they enter first, and what has changed
+//! since then enters behind them, unsaid ([`crate::inputs`]). All views are silent then, also those that do not read the table: what targets hold of one state
+//! of the source stays together.
 //!
 //! # What is differential's, and what is not
 //! Joins are differential dataflow's, on arrangements that are shared by all who look up the same rows by the same key. Groups,
@@ -40,6 +46,7 @@ use crate::inputs::Inputs;
 use crate::metrics::Seen;
 use crate::record::Guard;
 use crate::render::{Counters, Failure, Records};
+use crate::voice::Voice;
 use cdc_core::diagnostic::Diagnostic;
 use cdc_core::plan::view::bind::{Graph, NodeKind, RowMap, key_of};
 use cdc_core::plan::view::key::KeyProgram;
@@ -54,11 +61,11 @@ use differential_dataflow::trace::implementations::ValSpine;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use timely::dataflow::Stream;
 
 pub(crate) use end::upserts;
+pub use table::copied_by;
 pub(crate) use table::{Told, told};
 
 /// Rows, each with a tick and how often it comes or goes then.
@@ -98,8 +105,7 @@ impl Held {
 pub(crate) struct Shared {
     pub(crate) failure: Arc<Failure>,
     pub(crate) inputs: Arc<Inputs>,
-    /// Views are silent in front of this tick.
-    pub(crate) speaks: Arc<AtomicU64>,
+    pub(crate) voice: Arc<Voice>,
     pub(crate) held: Held,
     pub(crate) notices: Arc<Mutex<Vec<Diagnostic>>>,
     pub(crate) counters: Arc<Counters>,
@@ -112,12 +118,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The tick at which what is there from the beginning comes.
     pub(crate) fn start(&self) -> Tick {
-        self.inputs.tick().max(1)
-    }
-
-    /// Does what is said at a tick go out?
-    pub(crate) fn speaks(&self, tick: Tick) -> bool {
-        self.speaks.load(Ordering::SeqCst) <= tick
+        self.inputs.enter()
     }
 
     fn tell(&self, notice: Diagnostic) {

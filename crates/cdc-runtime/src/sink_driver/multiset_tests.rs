@@ -286,7 +286,7 @@ fn follows(history: History, flow: FlowPlan, workers: usize) {
             counters: counters.clone(),
             views: Arc::default(),
             inputs: Arc::default(),
-            speaks: Arc::default(),
+            voice: Arc::default(),
             notices: Arc::default(),
         };
         if worker.index() == 0

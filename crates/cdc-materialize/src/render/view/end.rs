@@ -20,10 +20,9 @@ use cdc_core::plan::view::{OnConflict, Upsert};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, Row, codes};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::Stream;
 use timely::dataflow::channels::pact::{Exchange, Pipeline};
@@ -330,14 +329,14 @@ fn closed<'scope, C: Closing>(
         Pipeline,
         name,
         move |initial, _| {
-            // what is said first need not be at a tick of which anything comes
+            // Behind each of these ticks views will begin to speak: what is said then need not be at a tick of which anything comes.
+            let mut waits = BTreeSet::from([shared.inputs.known().map_or(0, |known| known + 1)]);
             let mut quiet: Option<Capability<Tick>> = Some(initial);
             let mut open: BTreeMap<Tick, Vec<(Row, isize)>> = BTreeMap::new();
             let mut origins: BTreeMap<Tick, Origin> = BTreeMap::new();
             let mut held: Option<Capability<Tick>> = None;
-            // what there is, as long as nothing is said of it
-            let mut silent: Option<HashMap<Row, isize, foldhash::fast::FixedState>> =
-                Some(HashMap::default());
+            // what has changed since something was said of it
+            let mut silent: Option<HashMap<Row, isize, foldhash::fast::FixedState>> = None;
             move |(rows, rows_frontier), (told, told_frontier), output| {
                 rows.for_each(|cap, data| {
                     if let Some(new) = cap.retain_least(0)
@@ -349,10 +348,17 @@ fn closed<'scope, C: Closing>(
                         open.entry(tick).or_default().push((row, times));
                     }
                 });
-                told.for_each(|_, data| {
+                told.for_each(|cap, data| {
                     for told in data.drain(..) {
-                        if let Told::Origin { tick, origin, .. } = told {
-                            origins.insert(tick, origin);
+                        match told {
+                            Told::Origin { tick, origin, .. } => drop(origins.insert(tick, origin)),
+                            Told::Emptied { tick, copied: true, .. } => {
+                                waits.insert(tick);
+                                if quiet.is_none() {
+                                    quiet = cap.retain_least(0);
+                                }
+                            }
+                            Told::Emptied { .. } => {}
                         }
                     }
                 });
@@ -362,19 +368,26 @@ fn closed<'scope, C: Closing>(
                     .min()
                     .copied();
                 if let Some(cap) = &mut quiet {
-                    let first = shared.speaks.load(Ordering::SeqCst);
-                    if first != Tick::MAX && next.is_none_or(|next| next > first) {
-                        open.entry(first).or_default();
+                    let is_closed = |tick: Tick| next.is_none_or(|next| next > tick);
+                    waits.retain(|wait| {
+                        if is_closed(*wait) && shared.voice.speaks(*wait) {
+                            // it was not what makes views silent
+                            return false;
+                        }
+                        let Some(begin) = shared.voice.begins(*wait).filter(|begin| is_closed(*begin)) else {
+                            return true;
+                        };
+                        open.entry(begin).or_default();
                         if held.as_ref().is_none_or(|h| cap.time() < h.time()) {
-                            held = quiet.take();
+                            held = Some(cap.clone());
                         }
-                        quiet = None;
-                    } else {
-                        match next {
-                            Some(next) if next > *cap.time() => cap.downgrade(&next),
-                            Some(_) => {}
-                            None => quiet = None,
-                        }
+                        false
+                    });
+                    match next {
+                        _ if waits.is_empty() => quiet = None,
+                        Some(next) if next > *cap.time() => cap.downgrade(&next),
+                        Some(_) => {}
+                        None => quiet = None,
                     }
                 }
                 while let Some(entry) = open.first_entry() {
@@ -385,19 +398,22 @@ fn closed<'scope, C: Closing>(
                     if shared.failure.is_set() {
                         continue;
                     }
-                    if let Some(there) = &mut silent {
+                    // what was loaded is what every target has
+                    let is_known = shared.inputs.known().is_some_and(|known| tick <= known);
+                    let speaks = is_known || shared.voice.speaks(tick);
+                    if !speaks || silent.is_some() {
+                        let there = silent.get_or_insert_default();
                         for (row, times) in rows.drain(..) {
                             add(there, row, times);
                         }
-                        if !shared.speaks(tick) {
+                        if !speaks {
                             continue;
                         }
                         rows = silent.take().into_iter().flatten().collect();
                     }
                     let Some(cap) = &held else { continue };
-                    // what was loaded is what every target has
-                    let is_known = tick <= shared.inputs.tick() && !again;
-                    if is_known && !C::HOLDS {
+                    let is_told = is_known && !again;
+                    if is_told && !C::HOLDS {
                         continue;
                     }
                     let records_in = rows.len() as i64;
@@ -411,7 +427,7 @@ fn closed<'scope, C: Closing>(
                             continue;
                         }
                     };
-                    if is_known || changed.is_empty() {
+                    if is_told || changed.is_empty() {
                         continue;
                     }
                     let origin = origins.get(&tick).cloned().unwrap_or_default();

@@ -52,8 +52,8 @@ pub(crate) enum Told {
         ordinal: u64,
         /// Which.
         table: TableId,
-        /// Its rows come anew, by a copy: why.
-        copied: Option<String>,
+        /// Its rows come anew, by a copy.
+        copied: bool,
     },
     /// Where a tick comes from: the last of its transactions.
     Origin {
@@ -106,7 +106,7 @@ pub(crate) fn told<'scope>(
                                                 tick: event.tick,
                                                 ordinal,
                                                 table: table.clone(),
-                                                copied: copied.clone(),
+                                                copied,
                                             });
                                         }
                                     }
@@ -137,25 +137,29 @@ fn last_origins(batch: &Batch) -> Vec<(Tick, Origin)> {
     out
 }
 
-/// The tables that lose all their rows at this, and why their rows come anew, if they do.
-fn emptied_by(event: &SchemaEvent) -> Vec<(TableId, Option<String>)> {
+/// The tables that lose all their rows at this, and whether their rows come anew.
+fn emptied_by(event: &SchemaEvent) -> Vec<(TableId, bool)> {
     let mut out = Vec::new();
     for change in &event.changes {
         match change {
             SchemaChange::DropTable { table } | SchemaChange::TruncateTable { table } => {
-                out.push((table.clone(), None));
+                out.push((table.clone(), false));
             }
-            SchemaChange::ResnapshotTable { table, reason } => {
-                out.push((table.clone(), Some(reason.to_string())));
-            }
+            SchemaChange::ResnapshotTable { table, .. } => out.push((table.clone(), true)),
+            // a table that views read and that gets its name from another one is copied
             SchemaChange::RenameTable { table, to } => {
-                out.push((table.clone(), None));
-                out.push((to.clone(), Some(format!("table \"{table}\" got its name"))));
+                out.push((table.clone(), false));
+                out.push((to.clone(), true));
             }
             _ => {}
         }
     }
     out
+}
+
+/// The tables whose rows come anew behind this: views that read one of them are silent from its tick on ([`crate::voice`]).
+pub fn copied_by(event: &SchemaEvent) -> Vec<TableId> {
+    emptied_by(event).into_iter().filter(|(_, copied)| *copied).map(|(table, _)| table).collect()
 }
 
 /// Something that a tick says of a table.
@@ -210,8 +214,7 @@ pub(crate) fn table<'scope>(
             move |(records, records_frontier), (told, told_frontier), output| {
                 if let Some(cap) = first.take() {
                     let mut session = output.session(&cap);
-                    let tick = state.shared.start();
-                    for (row, times) in state.load() {
+                    for (row, tick, times) in state.load() {
                         session.give((row, tick, times));
                     }
                 }
@@ -241,12 +244,9 @@ pub(crate) fn table<'scope>(
                 told.for_each(|cap, data| {
                     hold(&mut held, cap.retain_least(0));
                     for told in data.drain(..) {
-                        if let Told::Emptied { tick, ordinal, table, copied, .. } = told
+                        if let Told::Emptied { tick, ordinal, table, .. } = told
                             && table == state.input.table
                         {
-                            if let Some(reason) = copied.filter(|_| state.shared.speaks(tick)) {
-                                failed(&state.shared.failure, anew(&table, &reason), &state.name);
-                            }
                             state.open.entry(tick).or_default().push((ordinal, Said::Emptied));
                         }
                     }
@@ -305,38 +305,59 @@ impl State {
         }
     }
 
-    /// What there was, as far as it is this worker's.
-    fn load(&mut self) -> Vec<(Row, isize)> {
+    /// What there was, as far as it is this worker's: with the tick at which it comes, which is that of all, or, where views are silent again, what was
+    /// there when they fell silent, and behind it what has become of that.
+    fn load(&mut self) -> Vec<(Row, Tick, isize)> {
         let (peers, index) = (self.shared.peers, self.shared.index as u64);
         let by_table = self
             .shared
             .by_table
             .then(|| worker_of(&Row::pack([Value::Text(self.input.table.to_string().into())]), peers));
-        let loaded = self.shared.inputs.take(&self.input.table, |row| {
+        let is_ours = |row: &InputRow| {
             let of_row = |row: &Row| if peers == 1 { 0 } else { worker_of(row, peers) };
             by_table.unwrap_or_else(|| match row {
                 InputRow::Keyed { key, .. } => of_row(key),
                 InputRow::Counted { row, .. } => of_row(row),
             }) == index
-        });
+        };
+        let inputs = &self.shared.inputs;
+        let loaded = inputs.take(&self.input.table, is_ours);
+        let said = inputs.take_said(&self.input.table, is_ours);
+        let (first, now) = (inputs.enter(), if said.is_some() { inputs.tick() } else { inputs.enter() });
+        let row_of = |row: &InputRow| match row {
+            InputRow::Keyed { row, .. } => (row.clone(), 1),
+            InputRow::Counted { row, times } => (row.clone(), *times as isize),
+        };
+        // by row: what has not changed is said once, and not taken back
+        let mut before: HashMap<Row, isize, foldhash::fast::FixedState> = HashMap::default();
         let mut out = Vec::with_capacity(loaded.len());
+        for (row, times) in said.into_iter().flatten().map(|row| row_of(&row)) {
+            out.push((row.clone(), first, times));
+            *before.entry(row).or_default() += times;
+        }
         let mut seen = Seen::default();
         for row in loaded {
+            let (packed, times) = row_of(&row);
+            if now == first {
+                out.push((packed.clone(), now, times));
+            } else {
+                *before.entry(packed.clone()).or_default() -= times;
+            }
+            seen.state_rows += times as i64;
+            seen.state_bytes += times as i64 * bytes(&packed);
             match row {
                 InputRow::Keyed { key, row } => {
-                    seen.state_rows += 1;
-                    seen.state_bytes += bytes(&key) + bytes(&row);
-                    out.push((row.clone(), 1));
+                    seen.state_bytes += bytes(&key);
                     self.rows.insert(key, row);
                 }
                 InputRow::Counted { row, times } => {
-                    out.push((row.clone(), times as isize));
-                    seen.state_rows += times;
-                    seen.state_bytes += times * bytes(&row);
                     self.counts.insert(row, times);
                 }
             }
         }
+        out.extend(
+            before.into_iter().filter(|(_, times)| *times != 0).map(|(row, times)| (row, now, -times)),
+        );
         seen.records_out = out.len() as i64;
         self.counter.add(seen);
         out
@@ -566,17 +587,6 @@ fn is_alike(before: &Column, now: &Column) -> bool {
         }
         _ => false,
     }
-}
-
-fn anew(table: &TableId, reason: &str) -> Error {
-    Error::definite(
-        codes::VIEW_COLUMN_CHANGED,
-        format!("table \"{table}\" has to be copied anew, and views read it: {reason}"),
-    )
-    .note(
-        "a view says what its tables are; while one of them is copied it would say what the source never was",
-    )
-    .help("begin anew: remove the state folder and the targets' tables and progress")
 }
 
 fn in_part(table: &TableId, batch: &Batch, origin: u32) -> Error {
