@@ -716,6 +716,42 @@ fn conditions_go_in_front_of_joins() {
     assert_eq!(filters(JoinKind::Anti, of("o.amount")), (1, 1));
 }
 
+/// The names of the columns that tell a view's rows apart.
+fn key_of_view(ops: Vec<ViewOp>, from: ViewInput, others: Vec<ViewPlan>) -> Vec<String> {
+    let views: Vec<ViewPlan> = [view("v", from, ops)].into_iter().chain(others).collect();
+    let graph = graph_of(&views);
+    let schema = &graph.view("v").unwrap().schema;
+    schema.primary_key.iter().map(|k| schema.columns[*k].name.to_string()).collect()
+}
+
+#[test]
+fn a_key_is_known_only_where_it_tells_rows_apart() {
+    let counts = |name: &str, of: &str, by: &str| {
+        let count = vec![item("n", Aggregate::Count, false, None)];
+        view(name, table(of, "t"), vec![aggregate(&[(by, "k")], count)])
+    };
+    let joined = |kind, on: Expr| {
+        vec![join(kind, of_view("right"), on), pick(&[("left.k", "a"), ("right.k", "b"), ("right.n", "n")])]
+    };
+    let on = || eq("left.k", "right.k");
+    let nullable = || vec![counts("left", "orders", "coupon"), counts("right", "customers", "name")];
+    // (NULL, NULL) may be a row of the left alone and one of the right alone
+    assert!(key_of_view(joined(JoinKind::Full, on()), of_view("left"), nullable()).is_empty());
+    assert_eq!(key_of_view(joined(JoinKind::Left, on()), of_view("left"), nullable()), ["a"]);
+    assert_eq!(key_of_view(joined(JoinKind::Right, on()), of_view("left"), nullable()), ["a", "b"]);
+    let told = vec![counts("left", "orders", "customer"), counts("right", "customers", "id")];
+    assert_eq!(key_of_view(joined(JoinKind::Full, on()), of_view("left"), told), ["a", "b"]);
+    // "x" and "X" are two rows of the right side and equal to one of the left by this collation, whichever side says it
+    let ci = |name: &str| expr(ExprKind::Collate(Box::new(col(name)), "utf8mb4_general_ci".into()));
+    for on in
+        [op(BinaryOp::Equal, ci("left.k"), col("right.k")), op(BinaryOp::Equal, col("left.k"), ci("right.k"))]
+    {
+        for kind in [JoinKind::Inner, JoinKind::Left] {
+            assert_eq!(key_of_view(joined(kind, on.clone()), of_view("left"), nullable()), ["a", "b"]);
+        }
+    }
+}
+
 #[test]
 fn views_share_tables_and_go_on_from_what_they_held() {
     let views = views();

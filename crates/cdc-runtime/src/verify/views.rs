@@ -6,10 +6,12 @@
 
 use super::{Difference, Kind, Options, PAGE, TableReport, extra_keys, hash, kind_of, show_key, show_row};
 use crate::state::StateDir;
-use cdc_core::connector::TargetReader;
+use cdc_core::connector::{TargetReader, TargetTable};
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::program::{BoundFlow, RowMeta};
+use cdc_core::plan::view::OnConflict;
 use cdc_core::plan::view::bind::{Graph, bind_again, bind_or_first};
+use cdc_core::plan::view::key::order_of;
 use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::schema::{TableId, TableSchema, same_name};
 use cdc_core::zero_dates::{DateView, TableView};
@@ -21,9 +23,25 @@ use cdc_mysql::narrow::Narrow;
 use cdc_mysql::snapshot::chunk::quote_name;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Of rows that agree in the target's key the one that stands for them: as `on_conflict = last` and `log` choose it, the greatest by its columns.
+fn chosen(table: &TargetTable, rows: Vec<Row>) -> Result<Vec<Row>> {
+    let mut chosen: BTreeMap<Row, (Vec<u8>, Row)> = BTreeMap::new();
+    for row in rows {
+        let ranked = (order_of(&row)?, row);
+        let key = table.key_of(&ranked.1);
+        match chosen.entry(key) {
+            Entry::Vacant(entry) => drop(entry.insert(ranked)),
+            Entry::Occupied(mut entry) if *entry.get() < ranked => drop(entry.insert(ranked)),
+            Entry::Occupied(_) => {}
+        }
+    }
+    Ok(chosen.into_values().map(|(_, row)| row).collect())
+}
 
 /// What views are made of, at the source.
 pub(super) struct Source<'s> {
@@ -109,6 +127,9 @@ async fn look(
         outputs.extend(bound.apply(row, &meta)?);
     }
     let table = bound.target();
+    if flow.on_conflict != OnConflict::Error && !table.is_multiset() {
+        outputs = chosen(table, outputs)?;
+    }
     let mut report = TableReport {
         sink: flow.sink.clone(),
         target: table.name.clone(),

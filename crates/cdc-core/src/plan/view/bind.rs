@@ -15,7 +15,8 @@
 //! | where, select, extend, drop, rename | the same, as long as all its columns are there |
 //! | join | both; the left one alone, where the equalities hold the right one's whole key: there is one match at most |
 //! | left join | as join; the right one's columns may be NULL |
-//! | right join, full join | both |
+//! | right join | both |
+//! | full join | both, if a column of one of them cannot be NULL: a row of the left alone is told from one of the right alone by it |
 //! | semi join, anti join, top | the left one, the input's |
 //! | aggregate | the columns of `group by` |
 //! | distinct, union distinct | all columns |
@@ -761,15 +762,24 @@ impl<'p> GraphBinder<'p> {
         let [left_only, right_only] = of_side;
         let left = self.thinned(left, &left_only, plan, table)?;
         let right = self.thinned(right, &right_only, plan, table)?;
-        // equal in the join only if equal in the key
-        let place = |parts: &[KeyPart]| -> Vec<usize> {
-            parts.iter().filter(|p| p.is_of_type(p.expr.ty())).filter_map(|p| p.expr.as_column()).collect()
+        // A column that is equal in the join only if it is equal in its table: compared as the table does, not by another collation
+        // (`collate` says one for the comparison, and leaves the column what it is).
+        let own = |side: &Output, part: &KeyPart| {
+            let register = part.expr.as_column()?;
+            let column = side.columns.iter().find(|c| c.register == register)?;
+            part.is_of_type(&column.ty).then_some(register)
         };
         // one match at most: its whole key is among what must be equal
         let one_match = |side: &Output, parts: &[KeyPart]| {
-            side.key.as_ref().is_some_and(|key| key.iter().all(|k| place(parts).contains(k)))
+            let places: Vec<usize> = parts.iter().filter_map(|part| own(side, part)).collect();
+            side.key.as_ref().is_some_and(|key| key.iter().all(|k| places.contains(k)))
         };
         let right_once = one_match(&right, &keys[1]);
+        // a row of it alone is never one of the other side alone, since its key is not all NULL
+        let is_told = |side: &Output, key: &[usize]| {
+            let is_there = |k: &usize| side.columns.iter().any(|c| c.register == *k && !c.column.nullable);
+            key.iter().any(is_there)
+        };
         let alias = right.columns.first().and_then(|c| c.of.clone()).unwrap_or_else(|| "".into());
         let nullable = |column: &ShapeColumn, may: bool| {
             let mut column = column.clone();
@@ -795,6 +805,11 @@ impl<'p> GraphBinder<'p> {
         let key = match (kind, &left.key, &right.key) {
             (JoinKind::Semi | JoinKind::Anti, left, _) => left.clone(),
             (JoinKind::Inner | JoinKind::Left, Some(left), _) if right_once => Some(left.clone()),
+            (JoinKind::Full, Some(of_left), Some(of_right))
+                if !is_told(&left, of_left) && !is_told(&right, of_right) =>
+            {
+                None
+            }
             (_, Some(left), Some(right)) => {
                 Some(left.iter().copied().chain(right.iter().map(|k| k + widths[0])).collect())
             }
@@ -804,13 +819,8 @@ impl<'p> GraphBinder<'p> {
         if kind == JoinKind::Inner {
             same.extend(right.same.iter().map(|(a, b)| (a + widths[0], b + widths[0])));
             // equal in the join only if equal in a key of either
-            let pairs = keys[0]
-                .iter()
-                .zip(&keys[1])
-                .filter(|(a, b)| a.is_of_type(a.expr.ty()) && b.is_of_type(b.expr.ty()) && !a.nulls_meet);
-            same.extend(
-                pairs.filter_map(|(a, b)| Some((a.expr.as_column()?, b.expr.as_column()? + widths[0]))),
-            );
+            let pairs = keys[0].iter().zip(&keys[1]).filter(|(a, _)| !a.nulls_meet);
+            same.extend(pairs.filter_map(|(a, b)| Some((own(&left, a)?, own(&right, b)? + widths[0]))));
         }
         let kind_node = NodeKind::Join {
             kind,

@@ -228,16 +228,21 @@ pub(crate) fn table<'scope>(
                 records.for_each(|cap, data| {
                     hold(&mut held, cap.retain_least(0));
                     for record in data.drain(..) {
-                        if let Record::Rows { batch, guard, .. } = record
-                            && batch.schema.id == state.input.table
-                            && !state.shared.failure.is_set()
-                        {
-                            if let Some(change) = batch.changes.first() {
-                                state.shared.held.hold(change.tick, &guard);
+                        if state.shared.failure.is_set() {
+                            continue;
+                        }
+                        let done = match record {
+                            Record::Rows { batch, guard, .. } if batch.schema.id == state.input.table => {
+                                if let Some(change) = batch.changes.first() {
+                                    state.shared.held.hold(change.tick, &guard);
+                                }
+                                state.take_in(&batch)
                             }
-                            if let Err(error) = state.take_in(&batch) {
-                                failed(&state.shared.failure, error, &state.name);
-                            }
+                            Record::Schema { event, .. } => still_reads(&state.input, &event),
+                            _ => Ok(()),
+                        };
+                        if let Err(error) = done {
+                            failed(&state.shared.failure, error, &state.name);
                         }
                     }
                 });
@@ -522,13 +527,41 @@ impl Places {
     }
 }
 
+fn changed(what: String) -> Error {
+    Error::definite(codes::VIEW_COLUMN_CHANGED, what)
+        .note("a view's columns are those that its tables had when the pipeline started first")
+        .help("change the view to what the table is now, and begin anew: remove the state folder and the targets' tables and progress")
+}
+
+/// Is the table behind a statement one that the view still reads? Columns are found by their names, so one that goes must be noticed when it does:
+/// another one may take its name, of a type that is like it, and be something else.
+fn still_reads(input: &TableInput, event: &SchemaEvent) -> Result<()> {
+    let reads = |column: &str| input.columns.iter().any(|c| same_name(&c.name, column));
+    let at = |error: Error| match event.origin.place() {
+        Some(place) => error.note(place).note(format!("the statement: {}", event.statement)),
+        None => error,
+    };
+    for change in event.changes.iter().filter(|change| *change.table() == input.table) {
+        let gone = match change {
+            SchemaChange::DropColumn { column, .. } => Some((column, "dropped".to_owned())),
+            SchemaChange::RenameColumn { column, to, .. } => Some((column, format!("renamed to \"{to}\""))),
+            _ => None,
+        };
+        if let Some((column, how)) = gone.filter(|(column, _)| reads(column)) {
+            let table = &input.table;
+            return Err(at(changed(format!(
+                "column \"{column}\" of table \"{table}\" is {how}, and views read it"
+            ))));
+        }
+    }
+    match &event.after {
+        Some(after) if after.id == input.table => places(input, after).map(drop).map_err(at),
+        _ => Ok(()),
+    }
+}
+
 /// Where the columns stand now.
 fn places(input: &TableInput, schema: &TableSchema) -> Result<Places> {
-    let changed = |what: String| {
-        Error::definite(codes::VIEW_COLUMN_CHANGED, what)
-            .note("a view's columns are those that its tables had when the pipeline started first")
-            .help("change the view to what the table is now, and begin anew: remove the state folder and the targets' tables and progress")
-    };
     let place = |name: &str| schema.columns.iter().position(|c| same_name(&c.name, name));
     let mut columns = Vec::new();
     for column in &input.columns {
