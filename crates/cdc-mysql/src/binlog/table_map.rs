@@ -449,12 +449,17 @@ impl WireType {
     }
 
     /// `is_character_type()`: bytes count, with the collation `binary`; so do MariaDB's UUID, INET4, INET6
-    /// and VECTOR, and its compressed types (measured on 10.11 and 11.8).
+    /// and VECTOR, and its compressed types (measured on 10.11 and 11.8), and MySQL's VECTOR (9.7.4).
     fn is_character(self) -> bool {
         use WireType::*;
         matches!(
             self,
-            String { .. } | VarChar { .. } | Blob { .. } | VarCharCompressed { .. } | BlobCompressed { .. }
+            String { .. }
+                | VarChar { .. }
+                | Blob { .. }
+                | Vector { .. }
+                | VarCharCompressed { .. }
+                | BlobCompressed { .. }
         )
     }
 

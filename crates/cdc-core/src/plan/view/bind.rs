@@ -1061,9 +1061,17 @@ impl<'p> GraphBinder<'p> {
         let mut columns = Vec::new();
         for (a, b) in left.columns.iter().zip(&right.columns) {
             let Some(ty) = common(&a.ty, &b.ty) else {
+                let (one, other) = (a.ty.to_string(), b.ty.to_string());
+                // where the names of the types are the same, what tells texts apart is not
+                let collation = |ty: &ExprType| match ty.ty.as_ref().and_then(|ty| ty.charset()) {
+                    Some(charset) if one == other => format!(" collate {}", charset.collation),
+                    _ => String::new(),
+                };
                 let headline = format!(
-                    "column \"{}\" is {} on one side of the union and {} on the other",
-                    a.column.name, a.ty, b.ty
+                    "column \"{}\" is {one}{} on one side of the union and {other}{} on the other",
+                    a.column.name,
+                    collation(&a.ty),
+                    collation(&b.ty)
                 );
                 self.errors.push(
                     Diagnostic::error(codes::TYPE_MISMATCH, headline)

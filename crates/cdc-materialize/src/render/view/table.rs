@@ -573,9 +573,18 @@ fn places(input: &TableInput, schema: &TableSchema) -> Result<Places> {
         };
         let now = &schema.columns[index];
         if !is_alike(column, now) {
+            let (was, is) = (column.ty.to_string(), now.ty.to_string());
+            // where the names of the types are the same, what tells texts apart is not
+            let collation = |ty: &ColumnType| match ty.charset().filter(|_| was == is) {
+                Some(charset) => format!(" collate {}", charset.collation),
+                None => String::new(),
+            };
             return Err(changed(format!(
-                "column \"{}\" of table \"{}\" was {} and is {}, and views read it",
-                column.name, input.table, column.ty, now.ty
+                "column \"{}\" of table \"{}\" was {was}{} and is {is}{}, and views read it",
+                column.name,
+                input.table,
+                collation(&column.ty),
+                collation(&now.ty)
             )));
         }
         columns.push(index);
