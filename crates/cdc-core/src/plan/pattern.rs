@@ -1,7 +1,8 @@
 //! Patterns over table names: globs, regular expressions, exclusions.
 //!
-//! `*` and `?` never cross a dot. A regular expression (Rust's syntax) matches a whole table name. Names
-//! compare exactly, as on a server with `lower_case_table_names = 0`.
+//! `*` and `?` never cross the dot between a database and a table: each part is a pattern of its own. A dot within a name is a character like any
+//! other, since `shop.*` without some of the tables of `shop` would leave rows out that nobody misses in time. A regular expression (Rust's
+//! syntax) matches a whole table name. Names compare exactly, as on a server with `lower_case_table_names = 0`.
 
 use crate::schema::TableId;
 use regex::Regex;
@@ -28,7 +29,7 @@ impl NamePattern {
         NamePattern { source: name.into(), kind: Kind::Exact }
     }
 
-    /// A glob: `*` is any text, `?` any character; neither crosses a dot. Without them it is a name.
+    /// A glob: `*` is any text, `?` any character. Without them it is a name.
     pub fn glob(text: &str) -> NamePattern {
         if !text.contains(['*', '?']) {
             return NamePattern::exact(text);
@@ -36,8 +37,8 @@ impl NamePattern {
         let mut re = String::from("(?s)^");
         for c in text.chars() {
             match c {
-                '*' => re.push_str("[^.]*"),
-                '?' => re.push_str("[^.]"),
+                '*' => re.push_str(".*"),
+                '?' => re.push_str("."),
                 c => re.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
             }
         }
@@ -323,6 +324,12 @@ mod tests {
         assert!(s.contains(&t("crm", "c12")));
         assert!(!s.contains(&t("crm", "c12x")));
         assert_eq!(s.unmatched(&[t("shop", "a")]), ["/crm\\.c[0-9]+/"]);
+        // a dot in a name is not the one between database and table
+        assert!(
+            s.contains(&t("shop", "a.b"))
+                && !s.contains(&t("shop.a", "b"))
+                && !s.contains(&t("shop", "tmp_a.b"))
+        );
     }
 
     #[test]
@@ -355,12 +362,14 @@ mod tests {
     }
 
     #[test]
-    fn stars_do_not_cross_dots_and_backticks_quote() {
+    fn stars_stay_in_their_part_and_backticks_quote() {
         let s = set(&["`a.b`.`c*d`", "x?.y"]);
         assert!(s.contains(&TableId::new("a.b", "c*d")));
         assert!(!s.contains(&TableId::new("a.b", "cxd")));
         assert!(s.contains(&TableId::new("x1", "y")));
-        assert!(!NamePattern::glob("*").matches("a.b"));
+        assert!(NamePattern::glob("*").matches("a.b") && NamePattern::glob("a?b").matches("a.b"));
+        let s = set(&["a.*"]);
+        assert!(s.contains(&TableId::new("a", "b.c")) && !s.contains(&TableId::new("a.b", "c")));
         assert!(TableSet::parse(&["a.b.c".into()]).is_err());
         assert!(TableSet::parse(&["!a.b".into()]).is_err());
     }

@@ -103,8 +103,7 @@ pub fn look(url: &str, user: &str, password: Option<&str>, patterns: &[String]) 
         .enable_all()
         .build()
         .map_err(|e| Error::definite(codes::INTERNAL, format!("no runtime for input and output: {e}")))?;
-    // a glob would not cross the dots that a table's name may have
-    let every = ["/(?s:.*)/".to_owned()];
+    let every = ["*.*".to_owned()];
     let given = if patterns.is_empty() { &every } else { patterns };
     let config = Config::new(url, user, password, given)?;
     runtime.block_on(async {
