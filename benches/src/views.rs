@@ -35,6 +35,13 @@ pub const ORDERS: &str =
 /// All rows of a table go through the operator that takes upserts in, and no other.
 pub const PLAIN_VIEW: &str = "view v = from src.items |> select id, n, note\nv => out.v";
 
+/// All rows are one group, of which the least, the greatest and the first ten are asked.
+pub const EXTREMES_VIEW: &str =
+    "view v = from src.items |> aggregate min(n) as least, max(n) as most, count(distinct note) as notes
+view w = from src.items |> top 10 by n desc |> select id, n
+v => out.v
+w => out.w key (id)";
+
 /// A join and a group-by.
 pub const JOIN_VIEW: &str = "view v = from src.orders as o |> join src.customers as c on o.customer = c.id
   |> aggregate sum(o.amount) as total, count(*) as orders group by c.region
@@ -252,13 +259,22 @@ pub fn records(
     first: Tick,
     changes: impl Iterator<Item = (Option<Row>, Row)>,
 ) -> Vec<Record> {
+    in_ticks_of(TICK, schema, first, changes)
+}
+
+fn in_ticks_of(
+    size: u64,
+    schema: &Arc<TableSchema>,
+    first: Tick,
+    changes: impl Iterator<Item = (Option<Row>, Row)>,
+) -> Vec<Record> {
     let mut records = Vec::new();
     let mut changes = changes.peekable();
     let mut tick = first;
     while changes.peek().is_some() {
         let made = changes
             .by_ref()
-            .take(TICK as usize)
+            .take(size as usize)
             .zip(1..)
             .map(|((before, after), ordinal)| {
                 let op = if before.is_some() { Op::Update } else { Op::Insert };
@@ -276,6 +292,28 @@ pub fn records(
 /// Items as the view's operator gets them.
 pub fn item_records(schema: &Arc<TableSchema>, items: &[Item]) -> Vec<Record> {
     records(schema, 1, items.iter().map(|item| (item.before.clone(), item.after.clone())))
+}
+
+/// Rows of one group, and then changes of it, each in a tick of its own and half of them at an end of the order.
+pub fn group_records(schema: &Arc<TableSchema>, rows: u64, changes: u64) -> Vec<Record> {
+    let row = |id: u64, n: i64| {
+        Row::pack([Value::Int(id as i64), Value::Int(n), Value::Text(format!("note {}", id % 1000).into())])
+    };
+    let mut numbers: Vec<i64> = (0..rows as i64).collect();
+    let mut all = records(schema, 1, (0..rows).map(|id| (None, row(id, id as i64))));
+    let next = 1 + all.len() as Tick / 2;
+    let changed = (0..changes).map(|change| {
+        let id = change * 7919 % rows;
+        let n = match change % 4 {
+            0 => rows as i64 + change as i64,
+            1 => -(change as i64),
+            _ => (change * 31 % rows) as i64,
+        };
+        let before = row(id, std::mem::replace(&mut numbers[id as usize], n));
+        (Some(before), row(id, n))
+    });
+    all.extend(in_ticks_of(1, schema, next, changed));
+    all
 }
 
 /// Customers, then orders of theirs.

@@ -10,6 +10,7 @@
 //! | `latency_sqlite_1000` | from commit at the source to commit at the target, at 1,000 row changes a second | |
 //! | `ddl_sqlite` | 1,000 schema changes in a stream of rows into SQLite | the same rows without them |
 //! | `upsert` | changes of 200,000 keys through a view's table into a sink that counts | a map in one thread; `Upserts` alone |
+//! | `extremes` | changes of a group of a million rows whose least, greatest and first ten are asked | a millisecond each |
 //! | `join_aggregate` | two tables through a join and a group-by into a null sink | the same query asked of the source |
 //! | `join_aggregate_updates` | going on with updates of the orders | the same; a start without updates |
 //! | `resume` | from `kill -9` until caught up again, with so many rows of views' tables | |
@@ -121,6 +122,9 @@ pub fn main(args: &mut Args) -> Result<()> {
     }
     if wanted("ddl_sqlite") {
         bench.ddl(&mut failures)?;
+    }
+    if wanted("extremes") {
+        bench.extremes(parts.clone(), of_views)?;
     }
     if wanted("upsert") {
         bench.upsert(parts, of_views)?;

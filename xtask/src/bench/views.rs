@@ -4,7 +4,7 @@
 //! seconds by the clock say something.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,25 +51,26 @@ pub fn parts_or_build(given: Option<String>) -> Result<PathBuf> {
     Ok(target_dir().join("release").join("upserts"))
 }
 
+/// What the program prints.
+fn cost_of(program: &Path, way: &str, changes: u64, keys: u64) -> Result<Cost> {
+    let output = Command::new(program).arg(way).args([changes.to_string(), keys.to_string()]).output()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{way}: {}", String::from_utf8_lossy(&output.stderr));
+    let mut numbers = printed.split_whitespace().map(str::parse::<f64>);
+    let mut next = || numbers.next().context("three numbers")?.context("a number");
+    Ok(Cost { wall_s: next()?, cpu_s: next()?, peak_rss_mb: Some(next()?) })
+}
+
 impl Bench {
     /// A map in one thread, a changelog by key, and the operator of views that takes upserts in, into a sink that counts.
     pub fn upsert(&mut self, parts: Option<String>, sizes: Sizes) -> Result<()> {
         let program = parts_or_build(parts)?;
         let rows = sizes.changes;
         say!("== upsert: {rows} changes of {KEYS} keys");
-        let once = |way: &str| -> Result<Cost> {
-            let mut command = Command::new(&program);
-            let output = command.arg(way).args([rows.to_string(), KEYS.to_string()]).output()?;
-            let printed = String::from_utf8_lossy(&output.stdout);
-            ensure!(output.status.success(), "{way}: {}", String::from_utf8_lossy(&output.stderr));
-            let mut numbers = printed.split_whitespace().map(str::parse::<f64>);
-            let mut next = || numbers.next().context("three numbers")?.context("a number");
-            Ok(Cost { wall_s: next()?, cpu_s: next()?, peak_rss_mb: Some(next()?) })
-        };
         let mut costs: [Vec<Cost>; 3] = Default::default();
         for _ in 0..self.runs {
             for (way, costs) in ["map", "upserts", "operator"].into_iter().zip(&mut costs) {
-                costs.push(once(way)?);
+                costs.push(cost_of(&program, way, rows, KEYS)?);
             }
         }
         let [map, upserts, operator] = costs.map(median);
@@ -83,6 +84,28 @@ impl Bench {
         };
         say!("   {}", entry.line());
         self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Changes of one group of a million rows, each in a tick of its own: its least and greatest values and its first ten rows are asked.
+    pub fn extremes(&mut self, parts: Option<String>, sizes: Sizes) -> Result<()> {
+        let program = parts_or_build(parts)?;
+        let (changes, rows) = (sizes.changes / 40, sizes.orders);
+        say!("== extremes: {changes} changes of a group of {rows} rows");
+        let mut costs = Vec::new();
+        for _ in 0..self.runs {
+            costs.push(cost_of(&program, "extremes", changes, rows)?);
+        }
+        let ours = median(costs);
+        let a_millisecond_each =
+            Cost { wall_s: changes as f64 / 1e3, cpu_s: changes as f64 / 1e3, peak_rss_mb: None };
+        self.add(Entry::Work {
+            name: "extremes".into(),
+            rows: changes,
+            ours,
+            reference: Reference { name: "a millisecond each", cost: a_millisecond_each },
+            also: vec![],
+        });
         Ok(())
     }
 

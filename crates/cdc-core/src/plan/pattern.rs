@@ -38,7 +38,7 @@ impl NamePattern {
         for c in text.chars() {
             match c {
                 '*' => re.push_str(".*"),
-                '?' => re.push_str("."),
+                '?' => re.push('.'),
                 c => re.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
             }
         }
