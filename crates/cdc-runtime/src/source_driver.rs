@@ -346,7 +346,10 @@ impl Driver {
                         return Ok(ending.unwrap_or(Ended::Stopped));
                     }
                     let committed = *self.committed.borrow_and_update();
-                    let caught_up = committed >= last_tick && !open.used && self.capture.is_whole();
+                    let caught_up = committed >= last_tick
+                        && !open.used
+                        && self.capture.is_whole()
+                        && !self.is_silent(last_tick);
                     self.status.update(|s| {
                         s.committed = committed;
                         s.caught_up = caught_up;
