@@ -31,7 +31,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::error::{Error, Result};
 use crate::event::{Op, Origin};
 use crate::expr::eval::{
-    Binder, BoundExpr, Class, ExprType, NumberType, RowMeta, Scope, ScopeColumn, describe,
+    Binder, BoundExpr, Class, ExprType, NUMBER_OF_LABEL, NumberType, RowMeta, Scope, ScopeColumn, describe,
 };
 use crate::expr::{BinaryOp, Expr, ExprKind};
 use crate::plan::program::{
@@ -990,11 +990,17 @@ impl<'p> GraphBinder<'p> {
             }
             Aggregate::Sum | Aggregate::Avg => {
                 let headline = format!("{} of {}, which is no number", item.function.name(), describe(&arg));
-                self.errors.push(
-                    Diagnostic::error(codes::TYPE_MISMATCH, headline)
-                        .at(arg.span().clone(), "")
-                        .help("write `cast(.. as decimal(20,4))` around a text that holds numbers"),
-                );
+                let diagnostic = Diagnostic::error(codes::TYPE_MISMATCH, headline).at(arg.span().clone(), "");
+                self.errors.push(match class {
+                    Class::Text => {
+                        diagnostic.help("write `cast(.. as decimal(20,4))` around a text that holds numbers")
+                    }
+                    Class::Enum | Class::Set => diagnostic.help(NUMBER_OF_LABEL),
+                    Class::Json => {
+                        diagnostic.help("take a number out of it: `cast(.. ->> '$.path' as decimal(20,4))`")
+                    }
+                    _ => diagnostic,
+                });
                 return None;
             }
         };
