@@ -268,6 +268,54 @@ fn steps_that_a_server_would_refuse_are_refused() {
 }
 
 #[test]
+fn a_statement_that_changes_no_captured_table_is_refused() {
+    for (statement, why) in [
+        ("ALTER TABEL shop.log DROP COLUMN n", "it reads as ALTER TABEL"),
+        ("CREATE TABEL shop.more (a INT)", "it reads as CREATE TABEL"),
+        ("DROP TABEL shop.log", "it reads as DROP TABEL"),
+        ("RENAME TABEL shop.log TO shop.more", "it reads as RENAME TABEL"),
+        ("ALTER shop.log ADD x INT", "it reads as ALTER SHOP"),
+        ("ALTER", "it reads as ALTER"),
+        ("SET", "it reads as SET"),
+        ("GRANT x", "it reads as GRANT"),
+        ("", "it reads as an empty statement"),
+        ("CREATE TEMPORARY TABLE shop.log (a INT)", "it reads as CREATE TEMPORARY TABLE"),
+        ("CREATE TABLE crm.more (a INT)", "it is about \"crm.more\""),
+        ("DROP TABLE IF EXISTS crm.more", "it is about \"crm.more\""),
+    ] {
+        let step = format!("ddl \"{statement}\"");
+        fails_with(&step, "error[E4007]: the statement changes no table that source \"src\" captures", why);
+    }
+    fails_with("ddl \"SELECT 1\"", "error[E4007]: the statement reads or calls", "ALTER TABLE ..");
+    fails_with(
+        "ddl \"ALTER TABLE shop.log FROBNICATE\"",
+        "error[E1301]: ",
+        "help: correct the statement, or leave it out of the test",
+    );
+    // what the server would refuse
+    for (statement, why) in [
+        ("DROP TABLE shop.lok", "\"shop.lok\" is not there"),
+        ("TRUNCATE shop.lok", "\"shop.lok\" is not there"),
+        ("RENAME TABLE shop.lok TO shop.more", "\"shop.lok\" is not there"),
+        ("RENAME TABLE shop.log TO shop.orders", "\"shop.orders\" is there already"),
+        ("CREATE TABLE shop.log (a INT)", "\"shop.log\" is there already"),
+    ] {
+        fails_with(&format!("ddl \"{statement}\""), "error[E4007]: table ", why);
+    }
+    // what does nothing at the server either
+    passes(
+        "ddl \"CREATE INDEX n ON shop.log (n)\"
+  ddl \"DROP TABLE IF EXISTS shop.more\"
+  ddl \"CREATE TABLE IF NOT EXISTS shop.log (a INT)\"
+  ddl \"ALTER TABLE shop.log ENGINE = InnoDB\"
+  ddl \"ALTER DATABASE shop CHARACTER SET latin1\"
+  ddl \"RENAME TABLE shop.log TO shop.old, shop.old TO shop.log\"
+  given src.log + { n: 1 }
+  expect dw.log = [ { line: null, n: 1 } ]",
+    );
+}
+
+#[test]
 fn values_that_are_none_of_their_columns_are_refused() {
     for (value, why) in [
         ("id: 3000000000, name: \"a\"", "\"id\" int: it is out of range"),
