@@ -127,6 +127,30 @@ error[E4006]: \"dw.log\" is not what is expected
     );
 }
 
+/// A view's rows are looked at as they are; only a target needs its key.
+#[test]
+fn a_view_is_looked_at_with_nulls_in_its_key() {
+    let by_line =
+        "view by_line = from src.log |> aggregate sum(n) as n, count(*) as rows_of_it group by line\n";
+    let test = |steps: &str| run(&format!("{HEAD}{by_line}test \"of nulls\" {{\n  {steps}\n}}\n"), &[]);
+    let said = test(
+        "given src.log + { line: null, n: 1 }, { line: null, n: 2 }, { line: \"x\", n: 3 }
+  expect by_line = [ { line: null, n: 3, rows_of_it: 2 }, { line: \"x\", n: 3, rows_of_it: 1 } ]
+  when src.log - { line: null, n: 1 }
+  expect by_line = [ { line: null, n: 2, rows_of_it: 1 }, { line: \"x\", n: 3, rows_of_it: 1 } ]
+  when src.log - { line: null }
+  expect by_line = [ { line: \"x\", n: 3, rows_of_it: 1 } ]",
+    );
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    // a row that differs stands beside the one of its key
+    let said = test(
+        "given src.log + { line: null, n: 1 }, { line: \"x\", n: 3 }
+  expect by_line = [ { line: null, n: 7, rows_of_it: 1 }, { line: \"x\", n: 3, rows_of_it: 1 } ]",
+    );
+    assert_eq!(said.code, 1);
+    assert!(format!("{}{}", said.out, said.err).contains("1 row differing"), "{}{}", said.out, said.err);
+}
+
 #[test]
 fn statements_become_what_a_run_would_have_met() {
     passes(

@@ -911,6 +911,10 @@ impl<'s> Shape<'s> {
     /// The indexes of the key among the columns of the result.
     fn key(&mut self, flow: &FlowPlan, schema: &TableSchema) -> Vec<usize> {
         match &flow.key {
+            Some(names) if names.is_empty() => {
+                self.check_rows_come_again(flow, schema);
+                Vec::new()
+            }
             Some(names) => self.stated_key(names, flow),
             None => self.inherited_key(flow, schema),
         }
@@ -934,11 +938,6 @@ impl<'s> Shape<'s> {
                     self.errors.push(if known { diagnostic } else { diagnostic.help(list) });
                 }
             }
-        }
-        if names.is_empty() {
-            let diagnostic = Diagnostic::error(codes::NO_KEY, "the key names no column");
-            self.errors
-                .push(diagnostic.at(flow.span.clone(), "").help("name one or more columns in `key (...)`"));
         }
         key
     }
