@@ -152,6 +152,23 @@ fn a_view_is_looked_at_with_nulls_in_its_key() {
 }
 
 #[test]
+fn a_chain_of_views_may_be_long() {
+    let mut text = format!("{HEAD}view v0 = from src.orders |> select id, amount\n");
+    for i in 1..3_000 {
+        text += &format!("view v{i} = from v{} |> where amount <> {i}\n", i - 1);
+    }
+    let day = "2026-01-01";
+    text += &format!(
+        "test \"a chain\" {{
+  given src.orders + {{ id: 1, customer_id: 1, amount: 3000, seen: \"{day}\" }}, {{ id: 2, customer_id: 1, amount: 2999, seen: \"{day}\" }}
+  expect v2999 = [ {{ id: 1, amount: 3000 }} ]
+}}\n"
+    );
+    let said = run(&text, &[]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+}
+
+#[test]
 fn statements_become_what_a_run_would_have_met() {
     passes(
         "given src.customers + { id: 1, name: \"ann\" }

@@ -251,7 +251,7 @@ fn bound(
     whole: bool,
 ) -> Result<Graph, Vec<Diagnostic>> {
     let mut binder = GraphBinder {
-        plans: views,
+        plans: by_name(views),
         schemas,
         graph: Graph::default(),
         used: BTreeMap::new(),
@@ -265,10 +265,43 @@ fn bound(
     } else {
         binder.find_used(wanted);
     }
-    for view in views.iter().filter(|v| wanted.contains(&v.name)) {
+    for view in read_first(views, wanted) {
         binder.view(view);
     }
     if binder.errors.is_empty() { Ok(binder.graph) } else { Err(binder.errors) }
+}
+
+/// The views that are wanted, each behind those that it reads: a view finds them bound, however long the chain is.
+fn read_first<'p>(views: &'p [ViewPlan], wanted: &BTreeSet<String>) -> Vec<&'p ViewPlan> {
+    let by_name = by_name(views);
+    let mut order = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let begun = |plan: &'p ViewPlan| (plan, plan.inputs().collect::<Vec<_>>().into_iter());
+    for view in views.iter().filter(|v| wanted.contains(&v.name)) {
+        if !seen.insert(&view.name) {
+            continue;
+        }
+        let mut open = vec![begun(view)];
+        while let Some((plan, inputs)) = open.last_mut() {
+            let Some(input) = inputs.next() else {
+                order.push(*plan);
+                open.pop();
+                continue;
+            };
+            if let InputOf::View(name) = &input.of
+                && let Some(read) = by_name.get(name.as_str())
+                && seen.insert(&read.name)
+            {
+                open.push(begun(read));
+            }
+        }
+    }
+    order
+}
+
+fn by_name(views: &[ViewPlan]) -> BTreeMap<&str, &ViewPlan> {
+    // of two of one name, which was reported, the first
+    views.iter().rev().map(|view| (view.name.as_str(), view)).collect()
 }
 
 /// As [`bind`], the first of what is wrong.
@@ -304,7 +337,7 @@ fn first(diagnostics: Vec<Diagnostic>) -> Error {
 }
 
 struct GraphBinder<'p> {
-    plans: &'p [ViewPlan],
+    plans: BTreeMap<&'p str, &'p ViewPlan>,
     schemas: &'p [Arc<TableSchema>],
     graph: Graph,
     /// The columns of tables that some view uses, by their places.
@@ -324,7 +357,8 @@ impl<'p> GraphBinder<'p> {
 
     /// What of each table travels: what any of the views that are read uses.
     fn find_used(&mut self, wanted: &BTreeSet<String>) {
-        let mut open: Vec<&'p ViewPlan> = self.plans.iter().filter(|v| wanted.contains(&v.name)).collect();
+        let mut open: Vec<&'p ViewPlan> =
+            self.plans.values().copied().filter(|v| wanted.contains(&v.name)).collect();
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         while let Some(plan) = open.pop() {
             if !seen.insert(plan.name.as_str()) {
@@ -337,7 +371,7 @@ impl<'p> GraphBinder<'p> {
             });
             for input in std::iter::once(&plan.from).chain(more) {
                 match &input.of {
-                    InputOf::View(name) => open.extend(self.plans.iter().find(|v| v.name == *name)),
+                    InputOf::View(name) => open.extend(self.plans.get(name.as_str())),
                     InputOf::Table { table, .. } => {
                         for schema in self.schemas.iter().filter(|s| table.matches(&s.id)) {
                             let kept = used.places(&input.alias, schema);
@@ -486,7 +520,7 @@ impl<'p> GraphBinder<'p> {
         };
         match &input.of {
             InputOf::View(name) => {
-                let view = self.plans.iter().find(|v| v.name == *name)?;
+                let view = *self.plans.get(name.as_str())?;
                 // a cycle was refused by the language
                 self.view(view).map(named)
             }
