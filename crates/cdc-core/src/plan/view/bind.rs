@@ -398,6 +398,11 @@ impl<'p> GraphBinder<'p> {
             }
             columns.push(plain(&column.column));
         }
+        if columns.is_empty() {
+            let headline = format!("no column is left in view \"{}\"", plan.name);
+            self.errors.push(Diagnostic::error(codes::NO_FLOW, headline).at(plan.span.clone(), ""));
+            return None;
+        }
         let schema = TableSchema {
             id,
             version: 1,
