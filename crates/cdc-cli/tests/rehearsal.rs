@@ -127,6 +127,47 @@ error[E4006]: \"dw.log\" is not what is expected
     );
 }
 
+/// A view's rows are looked at as they are; only a target needs its key.
+#[test]
+fn a_view_is_looked_at_with_nulls_in_its_key() {
+    let by_line =
+        "view by_line = from src.log |> aggregate sum(n) as n, count(*) as rows_of_it group by line\n";
+    let test = |steps: &str| run(&format!("{HEAD}{by_line}test \"of nulls\" {{\n  {steps}\n}}\n"), &[]);
+    let said = test(
+        "given src.log + { line: null, n: 1 }, { line: null, n: 2 }, { line: \"x\", n: 3 }
+  expect by_line = [ { line: null, n: 3, rows_of_it: 2 }, { line: \"x\", n: 3, rows_of_it: 1 } ]
+  when src.log - { line: null, n: 1 }
+  expect by_line = [ { line: null, n: 2, rows_of_it: 1 }, { line: \"x\", n: 3, rows_of_it: 1 } ]
+  when src.log - { line: null }
+  expect by_line = [ { line: \"x\", n: 3, rows_of_it: 1 } ]",
+    );
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    // a row that differs stands beside the one of its key
+    let said = test(
+        "given src.log + { line: null, n: 1 }, { line: \"x\", n: 3 }
+  expect by_line = [ { line: null, n: 7, rows_of_it: 1 }, { line: \"x\", n: 3, rows_of_it: 1 } ]",
+    );
+    assert_eq!(said.code, 1);
+    assert!(format!("{}{}", said.out, said.err).contains("1 row differing"), "{}{}", said.out, said.err);
+}
+
+#[test]
+fn a_chain_of_views_may_be_long() {
+    let mut text = format!("{HEAD}view v0 = from src.orders |> select id, amount\n");
+    for i in 1..3_000 {
+        text += &format!("view v{i} = from v{} |> where amount <> {i}\n", i - 1);
+    }
+    let day = "2026-01-01";
+    text += &format!(
+        "test \"a chain\" {{
+  given src.orders + {{ id: 1, customer_id: 1, amount: 3000, seen: \"{day}\" }}, {{ id: 2, customer_id: 1, amount: 2999, seen: \"{day}\" }}
+  expect v2999 = [ {{ id: 1, amount: 3000 }} ]
+}}\n"
+    );
+    let said = run(&text, &[]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+}
+
 #[test]
 fn statements_become_what_a_run_would_have_met() {
     passes(
@@ -264,6 +305,54 @@ fn steps_that_a_server_would_refuse_are_refused() {
         "ddl \"ALTER TABLE shop.log FROBNICATE\"",
         "error[E1301]: ",
         "ALTER TABLE shop.log FROBNICATE",
+    );
+}
+
+#[test]
+fn a_statement_that_changes_no_captured_table_is_refused() {
+    for (statement, why) in [
+        ("ALTER TABEL shop.log DROP COLUMN n", "it reads as ALTER TABEL"),
+        ("CREATE TABEL shop.more (a INT)", "it reads as CREATE TABEL"),
+        ("DROP TABEL shop.log", "it reads as DROP TABEL"),
+        ("RENAME TABEL shop.log TO shop.more", "it reads as RENAME TABEL"),
+        ("ALTER shop.log ADD x INT", "it reads as ALTER SHOP"),
+        ("ALTER", "it reads as ALTER"),
+        ("SET", "it reads as SET"),
+        ("GRANT x", "it reads as GRANT"),
+        ("", "it reads as an empty statement"),
+        ("CREATE TEMPORARY TABLE shop.log (a INT)", "it reads as CREATE TEMPORARY TABLE"),
+        ("CREATE TABLE crm.more (a INT)", "it is about \"crm.more\""),
+        ("DROP TABLE IF EXISTS crm.more", "it is about \"crm.more\""),
+    ] {
+        let step = format!("ddl \"{statement}\"");
+        fails_with(&step, "error[E4007]: the statement changes no table that source \"src\" captures", why);
+    }
+    fails_with("ddl \"SELECT 1\"", "error[E4007]: the statement reads or calls", "ALTER TABLE ..");
+    fails_with(
+        "ddl \"ALTER TABLE shop.log FROBNICATE\"",
+        "error[E1301]: ",
+        "help: correct the statement, or leave it out of the test",
+    );
+    // what the server would refuse
+    for (statement, why) in [
+        ("DROP TABLE shop.lok", "\"shop.lok\" is not there"),
+        ("TRUNCATE shop.lok", "\"shop.lok\" is not there"),
+        ("RENAME TABLE shop.lok TO shop.more", "\"shop.lok\" is not there"),
+        ("RENAME TABLE shop.log TO shop.orders", "\"shop.orders\" is there already"),
+        ("CREATE TABLE shop.log (a INT)", "\"shop.log\" is there already"),
+    ] {
+        fails_with(&format!("ddl \"{statement}\""), "error[E4007]: table ", why);
+    }
+    // what does nothing at the server either
+    passes(
+        "ddl \"CREATE INDEX n ON shop.log (n)\"
+  ddl \"DROP TABLE IF EXISTS shop.more\"
+  ddl \"CREATE TABLE IF NOT EXISTS shop.log (a INT)\"
+  ddl \"ALTER TABLE shop.log ENGINE = InnoDB\"
+  ddl \"ALTER DATABASE shop CHARACTER SET latin1\"
+  ddl \"RENAME TABLE shop.log TO shop.old, shop.old TO shop.log\"
+  given src.log + { n: 1 }
+  expect dw.log = [ { line: null, n: 1 } ]",
     );
 }
 

@@ -93,7 +93,8 @@ pub struct FlowPlan {
     pub sink: String,
     /// The target table of a source table.
     pub target: TargetName,
-    /// Columns of the result that identify a row; the source table's key where none are given.
+    /// Columns of the result that identify a row; the source table's key where none are given. An empty list: none do, the rows are
+    /// a multiset whatever the source's key is (no file can say so).
     pub key: Option<Vec<String>>,
     /// What to do about schema changes.
     pub on_schema_change: SchemaChangeMode,

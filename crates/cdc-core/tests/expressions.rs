@@ -52,6 +52,9 @@ fn what_has_no_clear_meaning_is_refused_when_it_is_bound() {
         ("i in (1, 'x')", codes::TYPE_MISMATCH),
         ("v and 1", codes::TYPE_MISMATCH),
         ("e + 1", codes::TYPE_MISMATCH),
+        // of one ENUM alone it is a text too
+        ("coalesce(e) = 2", codes::TYPE_MISMATCH),
+        ("coalesce(e, null) = 2", codes::TYPE_MISMATCH),
         ("round(v)", codes::TYPE_MISMATCH),
         ("left(v, 'a')", codes::TYPE_MISMATCH),
         // dates and times are none either

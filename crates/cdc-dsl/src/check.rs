@@ -1,6 +1,7 @@
 //! Checks that need more than one statement: columns against tables, keys, targets, views.
 
 mod columns;
+mod nulls;
 mod tables;
 mod targets;
 mod views;

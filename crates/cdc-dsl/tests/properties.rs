@@ -58,6 +58,14 @@ fn check(text: &str) {
     let again = cdc_dsl::parse(&formatted);
     assert!(again.as_ref() == Ok(&tree), "another meaning:\n{formatted}\n{again:#?}");
     assert_eq!(cdc_dsl::format(&formatted).unwrap(), formatted, "changes again");
+    // a state knows its flows by their names
+    if let Some(plan) = &compiled.plan {
+        let names = |plan: &cdc_core::plan::Plan| -> Vec<String> {
+            plan.flows.iter().map(|flow| flow.name.clone()).collect()
+        };
+        let laid_out = compile(&formatted).plan.unwrap();
+        assert_eq!(names(&laid_out), names(plan), "other flows");
+    }
     let comments = |t: &str| t.matches("-- ").count();
     // one in a text counts too, on both sides
     assert_eq!(comments(&formatted), comments(&text.replace("--\n", "")), "a comment is lost:\n{formatted}");

@@ -132,14 +132,15 @@ fn with_views(plan: &Plan, test: &TestPlan, source: &str) -> Plan {
             ops: Vec::new(),
             sink: VIEWS.to_owned(),
             target: TargetName::Fixed((*name).to_owned()),
-            key: None,
+            // whatever a view holds can be looked at, rows with NULL in its key too
+            key: Some(Vec::new()),
             on_schema_change: SchemaChangeMode::default(),
             include: Vec::new(),
             exclude: Vec::new(),
             backfill: true,
             soft_delete: None,
             key_conflict: cdc_core::plan::KeyConflict::Refuse,
-            upsert: Default::default(),
+            upsert: cdc_core::plan::view::Upsert::None,
             on_conflict: Default::default(),
             span: (*span).clone(),
         });
@@ -167,6 +168,8 @@ struct Stage {
     committers: Vec<std::thread::JoinHandle<Vec<String>>>,
     /// By sink.
     shown: BTreeMap<String, Arc<Shown>>,
+    /// The key of each view that has one.
+    keys: BTreeMap<String, Vec<Arc<str>>>,
     _state: tempfile::TempDir,
 }
 
@@ -181,6 +184,10 @@ impl Stage {
         let graph = Arc::new(bind_or_first(&plan.views, &wanted, &schemas)?);
         source.read_by_views(graph.tables().map(|input| input.table.clone()).collect());
         schemas.extend(graph.views.iter().map(|view| view.schema.clone()));
+        let key_of = |schema: &TableSchema| -> Vec<Arc<str>> {
+            schema.primary_key.iter().filter_map(|&i| schema.columns.get(i)).map(|c| c.name.clone()).collect()
+        };
+        let keys = graph.views.iter().map(|view| (view.name.clone(), key_of(&view.schema))).collect();
         let tables = bind_all(plan, &schemas)?;
         let failure = Arc::new(Failure::default());
         let flows = Arc::new(plan.flows.clone());
@@ -283,7 +290,7 @@ impl Stage {
             })
             .map_err(|e| Error::definite(codes::INTERNAL, format!("no workers: {e}")))?
         };
-        Ok(Stage { to_source, activator, failure, workers, committers, shown, _state: folder })
+        Ok(Stage { to_source, activator, failure, workers, committers, shown, keys, _state: folder })
     }
 
     fn step(&self, step: &TestStep, source: &mut Source) -> Result<(), Failed> {
@@ -366,7 +373,12 @@ impl Stage {
             None => BTreeMap::new(),
         };
         if let Some(found) = tables.get(table) {
-            return Ok((name, found.clone()));
+            let mut found = found.clone();
+            if let TestTarget::View { name, .. } = target {
+                // a row that differs is shown beside the one of its key
+                found.key = self.keys.get(name).cloned().unwrap_or_default();
+            }
+            return Ok((name, found));
         }
         let d = Diagnostic::error(codes::UNKNOWN_TABLE, format!("unknown table \"{name}\""))
             .at(place_of(target).clone(), "the target does not have it now");

@@ -43,7 +43,7 @@ mod temporal;
 mod text;
 mod types;
 
-pub(crate) use bind::{Args, Binder, Scope, ScopeColumn, describe, unknown_column};
+pub(crate) use bind::{Args, Binder, NUMBER_OF_LABEL, Scope, ScopeColumn, describe, unknown_column};
 pub use cast::server_text;
 pub use collation::Collator;
 pub(crate) use decimal::{Decimal, Rounding};

@@ -282,6 +282,10 @@ impl BoundFlow {
                 String::new()
             }
         };
+        if shape.errors.is_empty() && shape.columns.is_empty() {
+            let headline = format!("no column of \"{}\" is left to flow", schema.id);
+            shape.errors.push(Diagnostic::error(codes::NO_FLOW, headline).at(flow.span.clone(), ""));
+        }
         if !shape.errors.is_empty() {
             return Err(shape.errors);
         }
@@ -846,6 +850,11 @@ impl<'s> Shape<'s> {
     /// All renames happen at once, so two columns can change names.
     fn rename(&mut self, pairs: &[(ColumnName, String)]) {
         let found: Vec<_> = pairs.iter().map(|(old, new)| (self.find(old), new, &old.span)).collect();
+        for (place, (index, _, span)) in found.iter().enumerate() {
+            if index.is_some() && found[..place].iter().any(|(before, _, _)| before == index) {
+                self.errors.push(duplicate_column(&pairs[place].0.name, span));
+            }
+        }
         for (index, new, _) in &found {
             if let Some(index) = index {
                 self.columns[*index].column.name = new.as_str().into();
@@ -911,6 +920,10 @@ impl<'s> Shape<'s> {
     /// The indexes of the key among the columns of the result.
     fn key(&mut self, flow: &FlowPlan, schema: &TableSchema) -> Vec<usize> {
         match &flow.key {
+            Some(names) if names.is_empty() => {
+                self.check_rows_come_again(flow, schema);
+                Vec::new()
+            }
             Some(names) => self.stated_key(names, flow),
             None => self.inherited_key(flow, schema),
         }
@@ -934,11 +947,6 @@ impl<'s> Shape<'s> {
                     self.errors.push(if known { diagnostic } else { diagnostic.help(list) });
                 }
             }
-        }
-        if names.is_empty() {
-            let diagnostic = Diagnostic::error(codes::NO_KEY, "the key names no column");
-            self.errors
-                .push(diagnostic.at(flow.span.clone(), "").help("name one or more columns in `key (...)`"));
         }
         key
     }

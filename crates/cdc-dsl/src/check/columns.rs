@@ -130,12 +130,15 @@ impl Walk {
                 }
             }
             OpKind::Drop(names) => {
-                for name in names {
+                for name in self.each_once(names.iter()) {
                     let part = self.column(name);
                     self.remove(part, name);
                 }
             }
             OpKind::Rename(pairs) => {
+                if self.each_once(pairs.iter().map(|(from, _)| from)).len() < pairs.len() {
+                    return;
+                }
                 // all at once, so that two columns can swap their names
                 let parts: Vec<_> = pairs.iter().map(|(from, _)| self.column(from)).collect();
                 for ((from, _), part) in pairs.iter().zip(&parts) {
@@ -154,6 +157,25 @@ impl Walk {
             // a join with its other side in `join`
             OpKind::Join { .. } | OpKind::Distinct => {}
         }
+    }
+
+    /// These without those that stand there a second time, which are reported.
+    fn each_once<'n>(&mut self, names: impl Iterator<Item = &'n Name>) -> Vec<&'n Name> {
+        let mut once: Vec<&Name> = Vec::new();
+        for name in names {
+            match once.iter().find(|n| same_name(&n.text, &name.text)) {
+                Some(first) => self.diagnostics.push(
+                    Diagnostic::error(
+                        codes::DUPLICATE_COLUMN,
+                        format!("column \"{}\" is named twice", name.text),
+                    )
+                    .at(name.span.range(), "again here")
+                    .at(first.span.range(), "first here"),
+                ),
+                None => once.push(name),
+            }
+        }
+        once
     }
 
     /// A join with an input of these columns.
@@ -238,7 +260,7 @@ impl Walk {
             match item {
                 SelectItem::Star { except, span } => {
                     stars.push(*span);
-                    for name in except {
+                    for name in self.each_once(except.iter()) {
                         left_out.push((self.column(name), name));
                     }
                 }

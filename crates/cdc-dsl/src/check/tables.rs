@@ -4,6 +4,7 @@
 //! reason, at the same place, is reported once, for the first.
 
 use super::columns::{Columns, Walk};
+use super::nulls;
 use super::views::Views;
 use crate::ast::{Op, OpKind, OptionValue, OptionValueKind, Span};
 use crate::lower::{LoweredFlow, SourceInfo, exact_table};
@@ -129,7 +130,14 @@ fn of_table(lowered: &LoweredFlow<'_>, table: &Arc<TableSchema>) -> Vec<Diagnost
     }
     // names are right: types, and what the engine itself would say
     let Some(plan) = &lowered.plan else { return Vec::new() };
-    let mut found = BoundFlow::bind(plan, table).err().unwrap_or_default();
+    let mut found = match BoundFlow::bind(plan, table) {
+        Ok(bound) => {
+            let mut columns = nulls::NotNull::new();
+            plan.ops.iter().for_each(|op| nulls::behind(&mut columns, op));
+            nulls::in_key(&bound, &columns, lowered).into_iter().collect()
+        }
+        Err(found) => found,
+    };
     for label in found.iter_mut().flat_map(|d| &mut d.labels) {
         // what is wrong with a whole flow is wrong with what it makes
         if label.span == plan.span {

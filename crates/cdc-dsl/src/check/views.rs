@@ -1,6 +1,7 @@
 //! Views together: which reads which, of what source they are, who reads them, and which columns they have.
 
 use super::columns::{Columns, Walk};
+use super::nulls;
 use super::tables::unknown_table;
 use crate::ast::OpKind;
 use crate::lower::{LoweredFlow, LoweredView, Read, ReadOf, SourceInfo, exact_table};
@@ -241,13 +242,17 @@ pub(crate) fn types(plan: &Plan, flows: &[LoweredFlow<'_>], schemas: &[Arc<Table
         Ok(graph) => graph,
         Err(found) => return found,
     };
+    let not_null = nulls::of_views(&plan.views, &graph);
     let mut found = Vec::new();
     for (flow, lowered) in plan.flows.iter().zip(flows) {
         let Some(view) = flow.view.as_ref().and_then(|name| graph.view(name)) else { continue };
         let mut of_flow = match BoundFlow::bind(flow, &view.schema) {
             Ok(bound) => {
                 let multiset = multiset(plan, view, &bound, lowered);
-                multiset.into_iter().chain(unwatched(flow, view, lowered)).collect()
+                let mut columns = not_null.get(&view.name).cloned().unwrap_or_default();
+                flow.ops.iter().for_each(|op| nulls::behind(&mut columns, op));
+                let null = nulls::in_key(&bound, &columns, lowered);
+                multiset.into_iter().chain(null).chain(unwatched(flow, view, lowered)).collect()
             }
             Err(found) => found,
         };

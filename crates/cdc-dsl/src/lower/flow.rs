@@ -3,7 +3,9 @@
 use super::expr::{Place, Qualifiers, lower_expr};
 use super::view::{POLICIES, no_parts};
 use super::{MODES, SourceInfo, option, table};
-use crate::ast::{Expr, Flow, Name, Named, Op, OpKind, OptionValueKind, SelectItem, Span, TablePartKind};
+use crate::ast::{
+    Expr, Flow, Name, Named, Op, OpKind, OptionValueKind, SelectItem, Span, TablePartKind, TableRef,
+};
 use crate::check::Views;
 use crate::names::{Kind, Names};
 use crate::options::check_options;
@@ -149,11 +151,7 @@ impl<'f> Context<'f> {
             refuse_row(flow, scope);
         }
         let tables = tables?;
-        let name = format!(
-            "{} => {}",
-            self.text.get(flow.head.span.range()).unwrap_or_default(),
-            self.text.get(flow.target.span.range()).unwrap_or_default()
-        );
+        let name = format!("{} => {}", self.spelled(&flow.head), self.spelled(&flow.target));
         let list = |name| options.list(name).map(<[String]>::to_vec).unwrap_or_default();
         let plan = |source: &SourceInfo, ops, target, key| FlowPlan {
             name,
@@ -194,6 +192,14 @@ impl<'f> Context<'f> {
             _ => None,
         };
         Some(LoweredFlow { plan, tables, flow, source, view })
+    }
+
+    /// A table as it is written, without the white space and the comments between its parts: a flow is known by it
+    /// from one run to the next, whatever the file's layout.
+    fn spelled(&self, table: &TableRef) -> String {
+        let spans = std::iter::once(table.root.span).chain(table.parts.iter().map(|part| part.span));
+        let parts: Vec<&str> = spans.map(|span| self.text.get(span.range()).unwrap_or_default()).collect();
+        parts.join(".")
     }
 
     fn ops(&self, ops: &[Op], qualifiers: &Qualifiers<'_>, scope: &mut Scope<'_>) -> Option<Vec<FlowOp>> {

@@ -113,16 +113,19 @@ fn decimal() -> ColumnType {
     ColumnType::Decimal { precision: 10, scale: 2, unsigned: false }
 }
 
+/// Columns that may be NULL.
+const NULLABLE: &[&str] = &["coupon", "percent", "note", "line"];
+
 /// A table whose first column is its primary key.
 fn table(name: &str, columns: Vec<(&str, ColumnType)>) -> TableSchema {
-    let column = |(i, (name, ty)): (usize, (&str, ColumnType))| {
+    let column = |(name, ty): (&str, ColumnType)| {
         let column = Column::new(name, ty);
-        if i == 0 { column.not_null() } else { column }
+        if NULLABLE.contains(&name) { column } else { column.not_null() }
     };
     TableSchema {
         id: TableId::new("shop", name),
         version: 0,
-        columns: columns.into_iter().enumerate().map(column).collect(),
+        columns: columns.into_iter().map(column).collect(),
         primary_key: vec![0],
         unique_keys: Vec::new(),
         charset: Charset::utf8mb4(),

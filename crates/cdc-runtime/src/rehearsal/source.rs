@@ -16,7 +16,7 @@ use cdc_core::tick::Tick;
 use cdc_core::value::Value;
 use cdc_core::{Error, Row, codes};
 use cdc_materialize::record::{Guard, Record};
-use cdc_mysql::ddl::{Context, Outcome, parse};
+use cdc_mysql::ddl::{Context, Fact, Outcome, parse};
 use cdc_mysql::decode::default::default_value;
 use cdc_mysql::structure::TableStructures;
 use std::collections::{BTreeMap, BTreeSet};
@@ -265,7 +265,18 @@ impl Source {
         let wrong = |headline: String| Diagnostic::error(codes::TEST_STEP, headline).at(span.clone(), "");
         let (changes, facts) = match parse(text, &context, &self.structures) {
             Outcome::Changes { changes, facts } => (changes, facts),
-            Outcome::NoEffect { facts, .. } => (Vec::new(), facts),
+            Outcome::NoEffect { facts, tables, .. }
+                if tables.iter().any(|table| self.captured.contains(table))
+                    || facts.iter().any(|fact| matches!(fact, Fact::Database { .. })) =>
+            {
+                (Vec::new(), facts)
+            }
+            // a word that is misspelt reads as a statement about something else
+            Outcome::NoEffect { what, tables, .. } => return Err(self.changes_nothing(&what, &tables, span)),
+            Outcome::Dml { what: "a call", .. } => {
+                return Err(wrong("the statement reads or calls, and changes no table".to_owned())
+                    .help("write what it does to tables: ALTER TABLE .., or when src.table + { .. }"));
+            }
             Outcome::Dml { what, .. } => {
                 return Err(wrong(format!("{what} changes rows: ddl is for statements that change tables"))
                     .help("write rows as when src.table + { .. }, - { .. } or ~ { .. }"));
@@ -274,13 +285,22 @@ impl Source {
                 return Err(wrong("a statement of a transaction changes no table".to_owned())
                     .help("one given or when is one transaction"));
             }
-            Outcome::NotUnderstood { diagnostic, .. } => return Err(placed(*diagnostic, span)),
+            Outcome::NotUnderstood { mut diagnostic, .. } => {
+                // what helps a run has no place in a test
+                diagnostic.help = vec!["correct the statement, or leave it out of the test".to_owned()];
+                return Err(placed(*diagnostic, span));
+            }
         };
         let of_error = |error: Error| placed(error.diagnostic().clone(), span);
+        let about: Vec<TableId> = changes.iter().map(|change| change.table().clone()).collect();
+        let groups = self.grouped(changes, span)?;
+        if groups.is_empty() && !about.is_empty() {
+            return Err(self.changes_nothing("", &about, span));
+        }
         let origin = self.begin();
         let mut records = Vec::new();
         let mut again = Vec::new();
-        for (table, mut changes) in self.grouped(changes, span)? {
+        for (table, mut changes) in groups {
             let before = self.structures.get(&table).cloned();
             for change in &changes {
                 self.follow(change, span)?;
@@ -325,6 +345,22 @@ impl Source {
         Ok(records)
     }
 
+    /// The error of a statement that a run would pass over.
+    fn changes_nothing(&self, what: &str, tables: &[TableId], span: &Span) -> Diagnostic {
+        let headline = format!("the statement changes no table that source \"{}\" captures", self.name);
+        let d = Diagnostic::error(codes::TEST_STEP, headline).at(span.clone(), "");
+        match (tables, what) {
+            ([], "") => d,
+            ([], what) => d.note(format!("it reads as {what}")),
+            (tables, _) => {
+                let names: BTreeSet<String> = tables.iter().map(|t| format!("\"{t}\"")).collect();
+                let names: Vec<String> = names.into_iter().collect();
+                d.note(format!("it is about {}", names.join(", ")))
+            }
+        }
+        .help("ddl is for statements such as ALTER TABLE, CREATE TABLE, RENAME TABLE, TRUNCATE of captured tables")
+    }
+
     /// The changes of a statement by table, as the reader of the log gives them out: those of tables that are captured, and a table
     /// that is renamed out of sight is dropped.
     fn grouped(
@@ -338,10 +374,24 @@ impl Source {
         for change in changes {
             let table = change.table().clone();
             let mut is_captured = self.captured.contains(&table);
+            let is_there = |names: &BTreeMap<TableId, bool>, table: &TableId| {
+                names.get(table).copied().unwrap_or_else(|| self.structures.get(table).is_some())
+            };
+            let there = is_there(&names, &table);
+            let refused = match &change {
+                SchemaChange::CreateTable { .. } => there.then_some((&table, "is there already")),
+                SchemaChange::RenameTable { to, .. } if is_there(&names, to) => {
+                    Some((to, "is there already"))
+                }
+                _ => (is_captured && !there).then_some((&table, "is not there")),
+            };
+            if let Some((table, is)) = refused {
+                let headline = format!("table \"{table}\" {is}: the server would refuse the statement");
+                return Err(Diagnostic::error(codes::TEST_STEP, headline).at(span.clone(), ""));
+            }
             let change = match change {
                 SchemaChange::RenameTable { table, to } => {
-                    let there = self.structures.get(&table).is_some();
-                    is_captured &= names.get(&table).copied().unwrap_or(there);
+                    is_captured &= there;
                     names.insert(table.clone(), false);
                     names.insert(to.clone(), is_captured);
                     let to_captured = self.captured.contains(&to);

@@ -2,7 +2,7 @@
 //!
 //! A part that has been refused is `None`; what is around it is not judged, so one mistake is reported once.
 
-use super::cast::{Conversion, Room};
+use super::cast::{Conversion, Room, double_of};
 use super::collation::Collator;
 use super::number::{Number, NumberType};
 use super::temporal::{parse_datetime, parse_time};
@@ -548,6 +548,8 @@ impl<'s> Binder<'s> {
         {
             self.ensure_no_bits(&args, span)?;
         }
+        // a text, also of one ENUM alone
+        let args = args.into_iter().map(|arg| self.label_of(arg)).collect::<Option<_>>()?;
         let (args, ty) = self.unified(args, span)?;
         Some(BoundExpr { node: Node::Coalesce(args), ty: ty.with_nullable(nullable), span: span.clone() })
     }
@@ -660,6 +662,13 @@ impl<'s> Binder<'s> {
             let diagnostic = self.mismatch(span, headline);
             return self.refuse(diagnostic);
         }
+        let numeric = matches!(to, Conversion::Integer { .. } | Conversion::Number(_) | Conversion::Year);
+        // a column is cast by its number, what CASE, IF and NULLIF hand on by its label
+        let operand = match operand.node {
+            Node::Column { .. } => operand,
+            _ if numeric => self.label_of(operand)?,
+            _ => operand,
+        };
         self.converted(operand, to, ty, span)
     }
 
@@ -807,6 +816,15 @@ impl Binder<'_> {
         self.converted(operand, to, ty, &span)
     }
 
+    /// Of an ENUM or a SET the text, where the server has forgotten that it has a number.
+    fn label_of(&mut self, operand: BoundExpr) -> Option<BoundExpr> {
+        if matches!(operand.ty.class(), Class::Enum | Class::Set) {
+            self.text_of(operand)
+        } else {
+            Some(operand)
+        }
+    }
+
     /// A number, or refused with what to do.
     pub(crate) fn ensure_number(&mut self, operand: &BoundExpr, word: &str) -> Option<()> {
         let class = operand.ty.class();
@@ -817,11 +835,12 @@ impl Binder<'_> {
         let diagnostic =
             self.mismatch(&operand.span, format!("\"{word}\" takes numbers, and {what} is none"));
         let diagnostic = match class {
-            Class::Text | Class::Enum | Class::Set if word == "+" => diagnostic
+            Class::Text if word == "+" => diagnostic
                 .help("write `cast(.. as decimal(20,4))` for its number, or `concat(a, b)` to join texts"),
-            Class::Text | Class::Enum | Class::Set => {
+            Class::Text => {
                 diagnostic.help("write `cast(.. as decimal(20,4))` or `cast(.. as signed)` for its number")
             }
+            Class::Enum | Class::Set => diagnostic.help(NUMBER_OF_LABEL),
             _ => diagnostic,
         };
         self.refuse(diagnostic)
@@ -959,6 +978,9 @@ impl Binder<'_> {
     }
 }
 
+/// How the two numbers of an ENUM or a SET are written: a cast of the column is not that of its text.
+pub(crate) const NUMBER_OF_LABEL: &str = "write `cast(.. as unsigned)` for its number (of an ENUM the place of its label, of a SET its bits), or `cast(cast(.. as char) as signed)` for the number that its text is";
+
 /// Comparison.
 impl Binder<'_> {
     /// How two values are compared, and the two, a literal among them converted to the other's type.
@@ -1065,7 +1087,7 @@ impl Binder<'_> {
         let value = if class == Class::Time {
             parse_time(text).map(Value::Time)
         } else if class.is_approximate() {
-            Decimal::parse(text.trim()).map(|d| Value::Double(d.to_f64()))
+            double_of(text).filter(|v| v.is_finite()).map(Value::Double)
         } else {
             Decimal::parse(text.trim()).map(|d| Value::Decimal(d.to_text().into()))
         };

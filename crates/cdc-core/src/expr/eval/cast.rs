@@ -115,6 +115,12 @@ impl Conversion {
             }
             Conversion::Bytes { length, room } => to_bytes(value, length, room),
             Conversion::Integer { unsigned } => to_integer(&value, unsigned),
+            Conversion::Number(ty @ (NumberType::Double | NumberType::Float)) => match &value {
+                Value::Text(text) => {
+                    Number::Double(double_of(text).ok_or_else(|| not_a("a number"))?).store(ty)
+                }
+                other => to_number(other)?.store(ty),
+            },
             Conversion::Number(ty) => to_number(&value)?.store(ty),
             Conversion::Date => Ok(Value::Date(to_datetime(&value)?.date)),
             Conversion::DateTime { fsp } => {
@@ -200,12 +206,17 @@ fn to_bytes(value: Value<'_>, length: Option<u32>, room: Room) -> Result<Value<'
     Ok(Value::Bytes(bytes))
 }
 
-/// Any number, a text that is one from end to end, or a temporal value as the digits that it is written in.
+/// The double nearest to a text that is a number from end to end: a DECIMAL would have too few places for a small one.
+pub(crate) fn double_of(text: &str) -> Option<f64> {
+    let text = text.trim();
+    Decimal::parse(text).and_then(|_| text.parse().ok())
+}
+
+/// Any number (of an ENUM the place of its label, of a SET its bits), a text that is one from end to end, or a temporal
+/// value as the digits that it is written in.
 fn to_number(value: &Value<'_>) -> Result<Number, Failure> {
     Ok(match value {
-        Value::Text(text) | Value::Enum { label: text, .. } | Value::Set { labels: text, .. } => {
-            Number::Decimal(Decimal::parse(text.trim()).ok_or_else(|| not_a("a number"))?)
-        }
+        Value::Text(text) => Number::Decimal(Decimal::parse(text.trim()).ok_or_else(|| not_a("a number"))?),
         Value::Date(v) => Number::Int(day_digits(*v)),
         Value::DateTime(_) | Value::Timestamp(_) => {
             let v = datetime_of(value)?;

@@ -32,7 +32,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::error::{Error, Result};
 use crate::event::{Op, Origin};
 use crate::expr::eval::{
-    Binder, BoundExpr, Class, ExprType, NumberType, RowMeta, Scope, ScopeColumn, describe,
+    Binder, BoundExpr, Class, ExprType, NUMBER_OF_LABEL, NumberType, RowMeta, Scope, ScopeColumn, describe,
 };
 use crate::expr::{BinaryOp, Expr, ExprKind};
 use crate::plan::program::{
@@ -252,7 +252,7 @@ fn bound(
     whole: bool,
 ) -> Result<Graph, Vec<Diagnostic>> {
     let mut binder = GraphBinder {
-        plans: views,
+        plans: by_name(views),
         schemas,
         graph: Graph::default(),
         used: BTreeMap::new(),
@@ -266,10 +266,43 @@ fn bound(
     } else {
         binder.find_used(wanted);
     }
-    for view in views.iter().filter(|v| wanted.contains(&v.name)) {
+    for view in read_first(views, wanted) {
         binder.view(view);
     }
     if binder.errors.is_empty() { Ok(binder.graph) } else { Err(binder.errors) }
+}
+
+/// The views that are wanted, each behind those that it reads: a view finds them bound, however long the chain is.
+fn read_first<'p>(views: &'p [ViewPlan], wanted: &BTreeSet<String>) -> Vec<&'p ViewPlan> {
+    let by_name = by_name(views);
+    let mut order = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let begun = |plan: &'p ViewPlan| (plan, plan.inputs().collect::<Vec<_>>().into_iter());
+    for view in views.iter().filter(|v| wanted.contains(&v.name)) {
+        if !seen.insert(&view.name) {
+            continue;
+        }
+        let mut open = vec![begun(view)];
+        while let Some((plan, inputs)) = open.last_mut() {
+            let Some(input) = inputs.next() else {
+                order.push(*plan);
+                open.pop();
+                continue;
+            };
+            if let InputOf::View(name) = &input.of
+                && let Some(read) = by_name.get(name.as_str())
+                && seen.insert(&read.name)
+            {
+                open.push(begun(read));
+            }
+        }
+    }
+    order
+}
+
+fn by_name(views: &[ViewPlan]) -> BTreeMap<&str, &ViewPlan> {
+    // of two of one name, which was reported, the first
+    views.iter().rev().map(|view| (view.name.as_str(), view)).collect()
 }
 
 /// As [`bind`], the first of what is wrong.
@@ -305,7 +338,7 @@ fn first(diagnostics: Vec<Diagnostic>) -> Error {
 }
 
 struct GraphBinder<'p> {
-    plans: &'p [ViewPlan],
+    plans: BTreeMap<&'p str, &'p ViewPlan>,
     schemas: &'p [Arc<TableSchema>],
     graph: Graph,
     /// The columns of tables that some view uses, by their places.
@@ -325,7 +358,8 @@ impl<'p> GraphBinder<'p> {
 
     /// What of each table travels: what any of the views that are read uses.
     fn find_used(&mut self, wanted: &BTreeSet<String>) {
-        let mut open: Vec<&'p ViewPlan> = self.plans.iter().filter(|v| wanted.contains(&v.name)).collect();
+        let mut open: Vec<&'p ViewPlan> =
+            self.plans.values().copied().filter(|v| wanted.contains(&v.name)).collect();
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         while let Some(plan) = open.pop() {
             if !seen.insert(plan.name.as_str()) {
@@ -338,7 +372,7 @@ impl<'p> GraphBinder<'p> {
             });
             for input in std::iter::once(&plan.from).chain(more) {
                 match &input.of {
-                    InputOf::View(name) => open.extend(self.plans.iter().find(|v| v.name == *name)),
+                    InputOf::View(name) => open.extend(self.plans.get(name.as_str())),
                     InputOf::Table { table, .. } => {
                         for schema in self.schemas.iter().filter(|s| table.matches(&s.id)) {
                             let kept = used.places(&input.alias, schema);
@@ -364,6 +398,11 @@ impl<'p> GraphBinder<'p> {
                 return None;
             }
             columns.push(plain(&column.column));
+        }
+        if columns.is_empty() {
+            let headline = format!("no column is left in view \"{}\"", plan.name);
+            self.errors.push(Diagnostic::error(codes::NO_FLOW, headline).at(plan.span.clone(), ""));
+            return None;
         }
         let schema = TableSchema {
             id,
@@ -487,7 +526,7 @@ impl<'p> GraphBinder<'p> {
         };
         match &input.of {
             InputOf::View(name) => {
-                let view = self.plans.iter().find(|v| v.name == *name)?;
+                let view = *self.plans.get(name.as_str())?;
                 // a cycle was refused by the language
                 self.view(view).map(named)
             }
@@ -1000,11 +1039,17 @@ impl<'p> GraphBinder<'p> {
             }
             Aggregate::Sum | Aggregate::Avg => {
                 let headline = format!("{} of {}, which is no number", item.function.name(), describe(&arg));
-                self.errors.push(
-                    Diagnostic::error(codes::TYPE_MISMATCH, headline)
-                        .at(arg.span().clone(), "")
-                        .help("write `cast(.. as decimal(20,4))` around a text that holds numbers"),
-                );
+                let diagnostic = Diagnostic::error(codes::TYPE_MISMATCH, headline).at(arg.span().clone(), "");
+                self.errors.push(match class {
+                    Class::Text => {
+                        diagnostic.help("write `cast(.. as decimal(20,4))` around a text that holds numbers")
+                    }
+                    Class::Enum | Class::Set => diagnostic.help(NUMBER_OF_LABEL),
+                    Class::Json => {
+                        diagnostic.help("take a number out of it: `cast(.. ->> '$.path' as decimal(20,4))`")
+                    }
+                    _ => diagnostic,
+                });
                 return None;
             }
         };
