@@ -185,8 +185,10 @@ impl Source {
             }
         };
         let rows = self.rows.entry(schema.id.clone()).or_default();
-        // what is named beside the key is to be so
-        if let Some((i, _)) = given.iter().find(|(i, value)| rows[at].get(*i) != Some(value)) {
+        // what is named beside the key is to be so; the key itself has been compared, by its collation
+        let key = schema.key().unwrap_or_default();
+        let is_so = |i: &usize, value: &Value<'_>| key.contains(i) || rows[at].get(*i) == Some(value);
+        if let Some((i, _)) = given.iter().find(|(i, value)| !is_so(i, value)) {
             let column = &schema.columns[*i].name;
             return Err(step(row, format!("the row of this key has another value in column \"{column}\""))
                 .note(format!("the row that is there: {}", shown(schema, &rows[at])))
@@ -206,8 +208,20 @@ impl Source {
         let rows = self.rows.entry(schema.id.clone()).or_default();
         let before = rows[at].clone();
         let mut after = before.clone();
+        let named: Vec<usize> = given.iter().map(|(i, _)| *i).collect();
         for (i, value) in given.into_iter().filter(|(i, _)| !key.contains(i)) {
             after[i] = checked(value, &schema.columns[i], schema, row)?;
+        }
+        if let Some((i, of)) = stale(schema, &before, &after, &named) {
+            let (column, of) = (&schema.columns[i].name, &schema.columns[of].name);
+            return Err(step(
+                row,
+                format!(
+                    "column \"{column}\" of \"{}\" is not named, and the server computes it from \"{of}\", which changes",
+                    schema.id
+                ),
+            )
+            .help(format!("name it: {column}: ..")));
         }
         for unique in &schema.unique_keys {
             let other = |(i, there): (usize, &Values)| i != at && same_key(schema, unique, there, &after);
@@ -588,6 +602,33 @@ fn counted(column: &Column, number: u64) -> Value<'static> {
         ColumnType::Float { .. } => Value::Float(number as f32),
         _ => Value::Int(i64::try_from(number).unwrap_or(i64::MAX)),
     }
+}
+
+/// A generated column that is not named though one that it is computed from changes, and that one.
+fn stale(schema: &TableSchema, before: &Values, after: &Values, named: &[usize]) -> Option<(usize, usize)> {
+    let mut changed: Vec<usize> =
+        (0..schema.columns.len()).filter(|&i| before.get(i) != after.get(i)).collect();
+    let generated = schema.columns.iter().enumerate().filter_map(|(i, c)| Some((i, c.generated.as_ref()?)));
+    // one may be computed from another one, which stands in front of it
+    for (i, generated) in generated {
+        let names = |of: &usize| has_word(&generated.expression, &schema.columns[*of].name);
+        let Some(of) = changed.iter().copied().filter(|of| *of != i).find(names) else { continue };
+        if !named.contains(&i) {
+            return Some((i, of));
+        }
+        changed.push(i);
+    }
+    None
+}
+
+/// Does an expression name a column? In quotes of a text it may be no name: then too much is asked for.
+fn has_word(expression: &str, name: &str) -> bool {
+    let (expression, name) = (expression.to_lowercase(), name.to_lowercase());
+    let goes_on = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$');
+    expression.match_indices(&name).any(|(at, _)| {
+        !goes_on(expression[..at].chars().next_back())
+            && !goes_on(expression[at + name.len()..].chars().next())
+    })
 }
 
 /// A value that the server would take in strict mode.
