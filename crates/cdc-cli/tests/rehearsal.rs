@@ -195,6 +195,33 @@ test \"computed\" {{
 }
 
 #[test]
+fn numbers_that_were_given_are_not_given_again() {
+    let order = |id: &str| format!("{{ {id}customer_id: 1, amount: 5, seen: \"2026-01-01\" }}");
+    let all = |ids: &[u32]| {
+        let rows: Vec<String> =
+            ids.iter().map(|id| format!("{{ id: {id}, customer_id: 1, amount: 5, placed: null }}")).collect();
+        format!("[ {} ]", rows.join(", "))
+    };
+    passes(&format!(
+        "given src.orders + {}, {}
+  when src.orders - {{ id: 11 }}
+  when src.orders + {}, {}, {}
+  expect dw.orders = {}
+  ddl \"TRUNCATE shop.orders\"
+  when src.orders + {}
+  expect dw.orders = {}",
+        order("id: 10, "),
+        order(""),
+        order(""),
+        order("id: null, "),
+        order("id: 0, "),
+        all(&[10, 12, 13, 14]),
+        order(""),
+        all(&[1]),
+    ));
+}
+
+#[test]
 fn a_chain_of_views_may_be_long() {
     let mut text = format!("{HEAD}view v0 = from src.orders |> select id, amount\n");
     for i in 1..3_000 {
