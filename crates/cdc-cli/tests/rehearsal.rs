@@ -151,6 +151,77 @@ fn a_view_is_looked_at_with_nulls_in_its_key() {
     assert!(format!("{}{}", said.out, said.err).contains("1 row differing"), "{}{}", said.out, said.err);
 }
 
+/// What a server would not leave as it was has to be said.
+#[test]
+fn an_update_says_what_the_server_would_compute() {
+    let file = |steps: &str| {
+        let schema = "CREATE TABLE g (id VARCHAR(9) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY, a INT, note TEXT, b INT AS (a * 2) STORED, c INT AS (`b` + 1), alpha INT);";
+        let text = format!(
+            "pipeline {{ name = \"shop\" }}
+source src = mysql {{ url = \"mysql://127.0.0.1:1\", user = \"cdc\", tables = [\"shop.*\"], schema = \"shop.sql\" }}
+sink dw = sqlite {{ path = \"dw.db\" }}
+src.g |> select id, a, b, c => dw.g
+test \"computed\" {{
+  given src.g + {{ id: \"k\", a: 1, b: 2, c: 3 }}
+  {steps}
+}}
+"
+        );
+        run_with(&text, &[("shop.sql", schema)], &[])
+    };
+    for (row, why) in [
+        (
+            "a: 2",
+            "column \"b\" of \"shop.g\" is not named, and the server computes it from \"a\", which changes",
+        ),
+        (
+            "a: 2, b: 4",
+            "column \"c\" of \"shop.g\" is not named, and the server computes it from \"b\", which changes",
+        ),
+    ] {
+        let said = file(&format!("when src.g ~ {{ id: \"k\", {row} }}"));
+        assert_eq!(said.code, 1, "{row}");
+        assert!(said.err.contains(why) || said.out.contains(why), "{}{}", said.out, said.err);
+    }
+    // by its collation, as ~ does, - finds the key too
+    let said = file(
+        "when src.g ~ { id: \"K\", a: 2, b: 4, c: 5 }
+  when src.g ~ { id: \"k\", alpha: 2, a: 2, note: \"a\" }
+  expect dw.g = [ { id: \"k\", a: 2, b: 4, c: 5 } ]
+  when src.g - { id: \"K\", a: 2 }
+  expect dw.g = []",
+    );
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+}
+
+#[test]
+fn numbers_that_were_given_are_not_given_again() {
+    let order = |id: &str| format!("{{ {id}customer_id: 1, amount: 5, seen: \"2026-01-01\" }}");
+    let all = |ids: &[u32]| {
+        let rows: Vec<String> =
+            ids.iter().map(|id| format!("{{ id: {id}, customer_id: 1, amount: 5, placed: null }}")).collect();
+        format!("[ {} ]", rows.join(", "))
+    };
+    passes(&format!(
+        "given src.orders + {}, {}
+  when src.orders - {{ id: 11 }}
+  when src.orders + {}, {}, {}
+  expect dw.orders = {}
+  ddl \"TRUNCATE shop.orders\"
+  when src.orders + {}
+  expect dw.orders = {}",
+        order("id: 10, "),
+        order(""),
+        order(""),
+        order("id: null, "),
+        order("id: 0, "),
+        all(&[10, 12, 13, 14]),
+        order(""),
+        // in mode lenient the target keeps its rows
+        all(&[1, 10, 12, 13, 14]),
+    ));
+}
+
 #[test]
 fn a_chain_of_views_may_be_long() {
     let mut text = format!("{HEAD}view v0 = from src.orders |> select id, amount\n");

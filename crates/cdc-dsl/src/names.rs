@@ -6,6 +6,7 @@ use crate::parser::Parse;
 use crate::resolve::Scope;
 use crate::suggest::{help_for, nearest};
 use cdc_core::diagnostic::{Diagnostic, codes};
+use std::collections::BTreeMap;
 
 /// What a name stands for; the number counts the sources, sinks or views of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ impl Kind {
 /// All names of a file.
 pub(crate) struct Names<'f> {
     entries: Vec<(&'f Name, Kind)>,
+    /// The place of each among them.
+    places: BTreeMap<&'f str, usize>,
     /// Those whose name was taken, which was reported.
     again: Vec<(&'f Name, Kind)>,
 }
@@ -38,7 +41,7 @@ pub(crate) struct Names<'f> {
 impl<'f> Names<'f> {
     /// Collects them, and reports those that are defined twice.
     pub fn collect(parse: &'f Parse, scope: &mut Scope<'_>) -> Names<'f> {
-        let mut names = Names { entries: Vec::new(), again: Vec::new() };
+        let mut names = Names { entries: Vec::new(), places: BTreeMap::new(), again: Vec::new() };
         let (mut sources, mut sinks, mut views) = (0, 0, 0);
         for statement in &parse.file.statements {
             let (name, kind) = match &statement.kind {
@@ -72,7 +75,7 @@ impl<'f> Names<'f> {
                     .help(format!("give the {} another name", kind.word())),
             );
         }
-        if let Some((first, _)) = self.entries.iter().find(|(n, _)| n.text == name.text) {
+        if let Some((first, _)) = self.places.get(name.text.as_str()).and_then(|i| self.entries.get(*i)) {
             scope.report(
                 Diagnostic::error(codes::DUPLICATE_NAME, format!("\"{}\" is defined twice", name.text))
                     .at(name.span.range(), "again here")
@@ -81,12 +84,13 @@ impl<'f> Names<'f> {
             self.again.push((name, kind));
             return;
         }
+        self.places.insert(&name.text, self.entries.len());
         self.entries.push((name, kind));
     }
 
     /// What a name stands for, without a word about it.
     pub fn find(&self, name: &str) -> Option<Kind> {
-        self.entries.iter().find(|(n, _)| n.text == name).map(|(_, k)| *k)
+        self.places.get(name).and_then(|i| self.entries.get(*i)).map(|(_, kind)| *kind)
     }
 
     /// A name that must be one of the `wanted` kinds, such as `source or view`; reports what it is instead.

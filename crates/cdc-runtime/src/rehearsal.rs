@@ -8,6 +8,7 @@
 //! led to it.
 
 mod compare;
+mod rows;
 mod source;
 mod target;
 #[cfg(test)]

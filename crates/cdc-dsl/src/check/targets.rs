@@ -12,7 +12,7 @@ use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::program::target_name;
 use cdc_core::plan::{FlowPlan, TargetName};
 use cdc_core::schema::{TableId, same_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A flow that was lowered.
 #[derive(Clone, Copy)]
@@ -35,9 +35,10 @@ pub(crate) fn targets(flows: &[LoweredFlow<'_>], sources: &[SourceInfo], scope: 
         .iter()
         .filter_map(|f| Some(Whole { plan: f.plan.as_ref()?, flow: f.flow, source: f.source? }))
         .collect();
+    let named = named_tables(&flows, sources);
     let mut arrivals: BTreeMap<(&str, String), Vec<Arrival<'_>>> = BTreeMap::new();
     for &flow in &flows {
-        for table in known_tables(flow, &flows, sources) {
+        for table in known_tables(flow, &named, sources) {
             // a template that gives no name is reported where the flow is bound
             if let Ok(name) = target_name(flow.plan, &table) {
                 let key = key_of(flow, &table, sources);
@@ -65,18 +66,29 @@ pub(crate) fn targets(flows: &[LoweredFlow<'_>], sources: &[SourceInfo], scope: 
     keys(&flows, &arrivals, scope);
 }
 
-/// The tables that a flow is known to meet.
-fn known_tables(flow: Whole<'_>, flows: &[Whole<'_>], sources: &[SourceInfo]) -> Vec<TableId> {
-    let Some(source) = sources.get(flow.source) else { return Vec::new() };
-    let mut tables: Vec<TableId> = source.schemas.iter().flatten().map(|t| t.id.clone()).collect();
-    let named = flows.iter().filter(|f| f.source == flow.source);
-    for table in named.filter_map(|f| exact_table(&f.plan.tables, source)) {
-        if !tables.contains(&table) {
-            tables.push(table);
+/// The tables of each source that are known: those of its schema file, and behind them those that a flow names.
+fn named_tables(flows: &[Whole<'_>], sources: &[SourceInfo]) -> Vec<Vec<TableId>> {
+    let mut tables: Vec<Vec<TableId>> =
+        sources.iter().map(|s| s.schemas.iter().flatten().map(|t| t.id.clone()).collect()).collect();
+    let mut seen: Vec<BTreeSet<TableId>> = tables.iter().map(|all| all.iter().cloned().collect()).collect();
+    for flow in flows {
+        let table = sources.get(flow.source).and_then(|source| exact_table(&flow.plan.tables, source));
+        if let Some(table) = table
+            && seen[flow.source].insert(table.clone())
+        {
+            tables[flow.source].push(table);
         }
     }
-    tables.retain(|t| flow.plan.takes(t));
     tables
+}
+
+/// The tables that a flow is known to meet.
+fn known_tables(flow: Whole<'_>, named: &[Vec<TableId>], sources: &[SourceInfo]) -> Vec<TableId> {
+    let takes = |table: &&TableId| flow.plan.takes(table);
+    match sources.get(flow.source).and_then(|source| exact_table(&flow.plan.tables, source)) {
+        Some(table) => Some(&table).into_iter().filter(takes).cloned().collect(),
+        None => named.get(flow.source).into_iter().flatten().filter(takes).cloned().collect(),
+    }
 }
 
 /// The key that rows of this table have at the target, as far as it can be seen.
@@ -144,12 +156,13 @@ fn keys(flows: &[Whole<'_>], arrivals: &BTreeMap<(&str, String), Vec<Arrival<'_>
             all.find(|a| std::ptr::eq(a.flow.plan, flow.plan)).and_then(|a| a.key.clone())
         })
     };
-    for (i, flow) in flows.iter().enumerate() {
+    let mut first: BTreeMap<(&str, &str), &Whole<'_>> = BTreeMap::new();
+    for flow in flows {
         let TargetName::Fixed(name) = &flow.plan.target else { continue };
-        let earlier = flows[..i].iter().find(|f| {
-            f.plan.sink == flow.plan.sink && matches!(&f.plan.target, TargetName::Fixed(n) if n == name)
-        });
-        let Some(earlier) = earlier else { continue };
+        let earlier = *first.entry((&flow.plan.sink, name)).or_insert(flow);
+        if std::ptr::eq(earlier, flow) {
+            continue;
+        }
         let (Some(a), Some(b)) = (key_by_flow(earlier), key_by_flow(flow)) else { continue };
         // the order of a key's columns does not matter to what it identifies
         let within = |x: &[String], y: &[String]| x.iter().all(|c| y.iter().any(|d| same_name(c, d)));

@@ -13,7 +13,7 @@ use cdc_core::plan::view::bind::{BoundView, bind};
 use cdc_core::plan::view::{InputOf, OnConflict, Upsert, ViewInput, ViewOp, ViewPlan};
 use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::schema::TableSchema;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is known of the views of a file.
@@ -86,7 +86,8 @@ fn order(views: &[LoweredView<'_>]) -> Vec<usize> {
 
 /// Reports each cycle once, at all of its views.
 fn cycles(views: &[LoweredView<'_>], order: &[usize], scope: &mut Scope<'_>) {
-    let mut done: Vec<bool> = (0..views.len()).map(|i| order.contains(&i)).collect();
+    let mut done = vec![false; views.len()];
+    order.iter().for_each(|&i| done[i] = true);
     for start in 0..views.len() {
         // every view that is left reads another one that is: going on, one comes by a second time
         let mut path: Vec<(usize, &Read<'_>)> = Vec::new();
@@ -243,12 +244,14 @@ pub(crate) fn types(plan: &Plan, flows: &[LoweredFlow<'_>], schemas: &[Arc<Table
         Err(found) => return found,
     };
     let not_null = nulls::of_views(&plan.views, &graph);
+    let bound: BTreeMap<&str, &BoundView> = graph.views.iter().map(|v| (v.name.as_str(), v)).collect();
+    let plans: BTreeMap<&str, &ViewPlan> = plan.views.iter().map(|v| (v.name.as_str(), v)).collect();
     let mut found = Vec::new();
     for (flow, lowered) in plan.flows.iter().zip(flows) {
-        let Some(view) = flow.view.as_ref().and_then(|name| graph.view(name)) else { continue };
+        let Some(view) = flow.view.as_ref().and_then(|name| bound.get(name.as_str())) else { continue };
         let mut of_flow = match BoundFlow::bind(flow, &view.schema) {
             Ok(bound) => {
-                let multiset = multiset(plan, view, &bound, lowered);
+                let multiset = multiset(plans.get(view.name.as_str()), &bound, lowered);
                 let mut columns = not_null.get(&view.name).cloned().unwrap_or_default();
                 flow.ops.iter().for_each(|op| nulls::behind(&mut columns, op));
                 let null = nulls::in_key(&bound, &columns, lowered);
@@ -268,20 +271,16 @@ pub(crate) fn types(plan: &Plan, flows: &[LoweredFlow<'_>], schemas: &[Arc<Table
 }
 
 /// A warning where nothing is known to identify the rows that a flow writes.
-fn multiset(
-    plan: &Plan,
-    view: &BoundView,
-    bound: &BoundFlow,
-    lowered: &LoweredFlow<'_>,
-) -> Option<Diagnostic> {
-    let one_row = plan.views.iter().find(|v| v.name == view.name).is_some_and(|view| {
+fn multiset(view: Option<&&ViewPlan>, bound: &BoundFlow, lowered: &LoweredFlow<'_>) -> Option<Diagnostic> {
+    let one_row = view.is_some_and(|view| {
         let of_groups = view.ops.iter().rfind(|op| !matches!(op, ViewOp::Row(_)));
         matches!(of_groups, Some(ViewOp::Aggregate { group_by, .. }) if group_by.is_empty())
     });
     if one_row || !bound.target().key.is_empty() {
         return None;
     }
-    let headline = format!("view \"{}\" has no key: it is written as a multiset", view.name);
+    let name = &lowered.flow.head.root.text;
+    let headline = format!("view \"{name}\" has no key: it is written as a multiset");
     Some(
         Diagnostic::warning(codes::NO_KEY, headline)
             .at(lowered.flow.head.span.range(), "")
@@ -320,29 +319,24 @@ fn unwatched(flow: &FlowPlan, view: &BoundView, lowered: &LoweredFlow<'_>) -> Op
 /// The views all of whose tables are known, and those of the views that they read.
 fn with_known_tables(plan: &Plan, schemas: &[Arc<TableSchema>]) -> BTreeSet<String> {
     let mut known: BTreeSet<String> = plan.views.iter().map(|v| v.name.clone()).collect();
-    loop {
-        let before = known.len();
-        let is_known = |input: &ViewInput| match &input.of {
-            InputOf::Table { table, .. } => schemas.iter().any(|schema| table.matches(&schema.id)),
-            InputOf::View(view) => known.contains(view),
-        };
-        let unknown: Vec<String> = plan
-            .views
-            .iter()
-            .filter(|view| !inputs(view).all(is_known))
-            .map(|view| view.name.clone())
-            .collect();
-        known.retain(|name| !unknown.contains(name));
-        if known.len() == before {
-            return known;
+    let is_unknown = |input: &ViewInput| match &input.of {
+        InputOf::Table { table, .. } => !schemas.iter().any(|schema| table.matches(&schema.id)),
+        InputOf::View(name) => !known.contains(name),
+    };
+    let mut readers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for view in &plan.views {
+        for input in view.inputs() {
+            if let InputOf::View(name) = &input.of {
+                readers.entry(name).or_default().push(&view.name);
+            }
         }
     }
-}
-
-fn inputs(view: &ViewPlan) -> impl Iterator<Item = &ViewInput> {
-    let others = view.ops.iter().filter_map(|op| match op {
-        ViewOp::Join { with, .. } | ViewOp::Union { with, .. } => Some(with),
-        _ => None,
-    });
-    std::iter::once(&view.from).chain(others)
+    let mut open: Vec<&str> =
+        plan.views.iter().filter(|v| v.inputs().any(is_unknown)).map(|v| v.name.as_str()).collect();
+    while let Some(name) = open.pop() {
+        if known.remove(name) {
+            open.extend(readers.get(name).into_iter().flatten());
+        }
+    }
+    known
 }

@@ -19,6 +19,7 @@ use cdc_core::plan::{
     ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, Options, SCHEMA_CHANGE_KINDS, SchemaChangeMode,
     SelectItem as Item,
 };
+use std::collections::BTreeMap;
 
 /// What flows are lowered against.
 pub(crate) struct Context<'f> {
@@ -395,13 +396,12 @@ fn change_kinds(flow: &Flow, option: &str, scope: &mut Scope<'_>) {
 
 /// Flows from the same head to the same target are numbered.
 pub(super) fn make_names_unique(flows: &mut [LoweredFlow<'_>]) {
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for plan in flows.iter_mut().filter_map(|f| f.plan.as_mut()) {
-        let base = plan.name.clone();
-        let count = seen.iter().filter(|n| **n == base).count();
-        seen.push(base);
-        if count > 0 {
-            plan.name = format!("{} #{}", plan.name, count + 1);
+        let count = seen.entry(plan.name.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            plan.name = format!("{} #{count}", plan.name);
         }
     }
 }

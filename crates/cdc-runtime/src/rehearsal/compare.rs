@@ -3,10 +3,11 @@
 use super::source::unknown_column;
 use super::target::{Table, Values};
 use super::values::stored;
-use cdc_core::codes;
 use cdc_core::diagnostic::{Diagnostic, Span};
 use cdc_core::plan::ColumnName;
 use cdc_core::plan::test::TestRow;
+use cdc_core::{Row, codes};
+use std::collections::HashMap;
 
 /// The rows in which a table is not what is expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,14 +43,30 @@ pub(super) fn rows(
     expected: &[TestRow],
 ) -> Result<Option<Differences>, Diagnostic> {
     let mut missing = expected.iter().map(|row| wanted(target, table, row)).collect::<Result<Vec<_>, _>>()?;
-    let mut extra = table.rows.clone();
+    let packed = |row: &Values| Row::pack(row.iter().cloned());
+    let mut there: HashMap<Row, usize> = HashMap::with_capacity(table.rows.len());
+    for row in &table.rows {
+        *there.entry(packed(row)).or_default() += 1;
+    }
     let total = missing.len();
-    missing.retain(|row| match extra.iter().position(|there| there == row) {
-        Some(at) => {
-            extra.remove(at);
+    let mut met: HashMap<Row, usize> = HashMap::new();
+    let mut takes = |row: &Values, there: &mut HashMap<Row, usize>| {
+        let row = packed(row);
+        let left = there.get_mut(&row).filter(|left| **left > 0);
+        left.is_some_and(|left| {
+            *left -= 1;
+            *met.entry(row).or_default() += 1;
+            true
+        })
+    };
+    missing.retain(|row| !takes(row, &mut there));
+    let mut extra = table.rows.clone();
+    extra.retain(|row| {
+        let met = met.get_mut(&packed(row)).filter(|met| **met > 0);
+        met.is_none_or(|met| {
+            *met -= 1;
             false
-        }
-        None => true,
+        })
     });
     let equal = total - missing.len();
     if missing.is_empty() && extra.is_empty() {

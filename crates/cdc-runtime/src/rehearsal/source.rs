@@ -1,10 +1,11 @@
 //! A source that is played: its tables, what a test changes in them, and what a capture would have given of that.
 
+use super::rows::Rows;
 use super::target::Values;
 use super::values::{fitted, placed, stored};
 use cdc_core::diagnostic::{Diagnostic, Span};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
-use cdc_core::expr::eval::{Collator, nearest};
+use cdc_core::expr::eval::nearest;
 use cdc_core::plan::FlowPlan;
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::plan::program::other_rows_when_renamed;
@@ -37,7 +38,7 @@ pub(super) struct Source {
     /// Tables that views read.
     read: BTreeSet<TableId>,
     structures: TableStructures,
-    rows: BTreeMap<TableId, Vec<Values>>,
+    rows: BTreeMap<TableId, Rows>,
     /// The last tick given out.
     tick: Tick,
     ordinal: u64,
@@ -157,20 +158,26 @@ impl Source {
         let mut made = Vec::with_capacity(schema.columns.len());
         for (i, column) in schema.columns.iter().enumerate() {
             let value = match given.iter().find(|(at, _)| *at == i) {
-                Some((_, value)) => value.clone(),
-                None => default(schema, i, rows, row)?,
+                // NULL and 0 ask for the next number
+                Some((_, value))
+                    if !column.auto_increment || !(value.is_null() || number_of(value) == Some(0)) =>
+                {
+                    value.clone()
+                }
+                _ => default(schema, i, rows.last_number, row)?,
             };
-            made.push(checked(value, column, schema, row)?);
-        }
-        let unique = schema.key().into_iter().chain(schema.unique_keys.iter().map(Vec::as_slice));
-        for key in unique {
-            if let Some(there) = rows.iter().find(|there| same_key(schema, key, there, &made)) {
-                return Err(step(row, format!("table \"{}\" has a row of this key already", schema.id))
-                    .note(format!("the row that is there: {}", shown(schema, there)))
-                    .help("~ updates a row, - deletes it"));
+            let value = checked(value, column, schema, row)?;
+            if column.auto_increment {
+                rows.last_number = rows.last_number.max(number_of(&value).unwrap_or(0));
             }
+            made.push(value);
         }
-        rows.push(made.clone());
+        if let Some(there) = rows.of_any_key(schema, &made).and_then(|id| rows.get(id)) {
+            return Err(step(row, format!("table \"{}\" has a row of this key already", schema.id))
+                .note(format!("the row that is there: {}", shown(schema, there)))
+                .help("~ updates a row, - deletes it"));
+        }
+        rows.insert(schema, made.clone());
         Ok((Op::Insert, None, Some(made)))
     }
 
@@ -179,20 +186,24 @@ impl Source {
         let at = match schema.key() {
             Some(_) => self.of_key(schema, &given, row)?,
             None => {
-                let rows = self.rows.get(&schema.id).map(Vec::as_slice).unwrap_or_default();
                 let same = |have: &Values| given.iter().all(|(i, value)| have.get(*i) == Some(value));
-                rows.iter().position(same).ok_or_else(|| self.missing(schema, &given, row))?
+                let mut rows = self.rows.get(&schema.id).into_iter().flat_map(Rows::iter);
+                let found = rows.find(|(_, have)| same(have)).map(|(id, _)| id);
+                found.ok_or_else(|| self.missing(schema, &given, row))?
             }
         };
         let rows = self.rows.entry(schema.id.clone()).or_default();
-        // what is named beside the key is to be so
-        if let Some((i, _)) = given.iter().find(|(i, value)| rows[at].get(*i) != Some(value)) {
+        // what is named beside the key is to be so; the key itself has been compared, by its collation
+        let key = schema.key().unwrap_or_default();
+        let gone = rows.remove(schema, at).ok_or_else(|| step(row, "a row is lost"))?;
+        let is_so = |i: &usize, value: &Value<'_>| key.contains(i) || gone.get(*i) == Some(value);
+        if let Some((i, _)) = given.iter().find(|(i, value)| !is_so(i, value)) {
             let column = &schema.columns[*i].name;
             return Err(step(row, format!("the row of this key has another value in column \"{column}\""))
-                .note(format!("the row that is there: {}", shown(schema, &rows[at])))
+                .note(format!("the row that is there: {}", shown(schema, &gone)))
                 .help("the key is enough to delete a row"));
         }
-        Ok((Op::Delete, Some(rows.remove(at)), None))
+        Ok((Op::Delete, Some(gone), None))
     }
 
     fn update(&mut self, schema: &Arc<TableSchema>, row: &TestRow) -> Result<Made, Diagnostic> {
@@ -204,23 +215,34 @@ impl Source {
         let at = self.of_key(schema, &given, row)?;
         let key = schema.key().unwrap_or_default();
         let rows = self.rows.entry(schema.id.clone()).or_default();
-        let before = rows[at].clone();
+        let before = rows.get(at).cloned().unwrap_or_default();
         let mut after = before.clone();
+        let named: Vec<usize> = given.iter().map(|(i, _)| *i).collect();
         for (i, value) in given.into_iter().filter(|(i, _)| !key.contains(i)) {
             after[i] = checked(value, &schema.columns[i], schema, row)?;
         }
-        for unique in &schema.unique_keys {
-            let other = |(i, there): (usize, &Values)| i != at && same_key(schema, unique, there, &after);
-            if rows.iter().enumerate().any(other) {
+        if let Some((i, of)) = stale(schema, &before, &after, &named) {
+            let (column, of) = (&schema.columns[i].name, &schema.columns[of].name);
+            return Err(step(
+                row,
+                format!(
+                    "column \"{column}\" of \"{}\" is not named, and the server computes it from \"{of}\", which changes",
+                    schema.id
+                ),
+            )
+            .help(format!("name it: {column}: ..")));
+        }
+        for number in 1..=schema.unique_keys.len() {
+            if rows.of_key(schema, number, &after).is_some_and(|other| other != at) {
                 return Err(step(row, format!("another row of table \"{}\" has this unique key", schema.id)));
             }
         }
-        rows[at] = after.clone();
+        rows.replace(schema, at, after.clone());
         Ok((Op::Update, Some(before), Some(after)))
     }
 
     /// The row that has the key that is given.
-    fn of_key(&self, schema: &TableSchema, given: &Given, row: &TestRow) -> Result<usize, Diagnostic> {
+    fn of_key(&mut self, schema: &TableSchema, given: &Given, row: &TestRow) -> Result<u64, Diagnostic> {
         let key = schema.key().unwrap_or_default();
         let mut wanted: Values = vec![Value::Null; schema.columns.len()];
         for &i in key {
@@ -233,14 +255,14 @@ impl Source {
             };
             wanted[i] = value.clone();
         }
-        let rows = self.rows.get(&schema.id).map(Vec::as_slice).unwrap_or_default();
-        let found = rows.iter().position(|there| same_key(schema, key, there, &wanted));
+        let found = self.rows.get_mut(&schema.id).and_then(|rows| rows.of_key(schema, 0, &wanted));
         found.ok_or_else(|| self.missing(schema, given, row))
     }
 
     fn missing(&self, schema: &TableSchema, given: &Given, row: &TestRow) -> Diagnostic {
         let d = step(row, format!("table \"{}\" has no such row", schema.id));
-        let rows = self.rows.get(&schema.id).map(Vec::as_slice).unwrap_or_default();
+        let rows: Vec<&Values> =
+            self.rows.get(&schema.id).into_iter().flat_map(Rows::iter).map(|(_, row)| row).collect();
         // the one that agrees in most, then the one whose key's text is nearest
         let agrees = |there: &Values| given.iter().filter(|(i, v)| there.get(*i) == Some(v)).count();
         let key = schema.key().unwrap_or_default();
@@ -249,7 +271,7 @@ impl Source {
         };
         let of_row = |there: &Values| text(&|i| there.get(i).map(ToString::to_string));
         let wanted = text(&|i| given.iter().find(|(at, _)| *at == i).map(|(_, v)| v.to_string()));
-        let texts: Vec<String> = rows.iter().map(of_row).collect();
+        let texts: Vec<String> = rows.iter().map(|there| of_row(there)).collect();
         let near = nearest(&wanted, texts.iter().map(String::as_str))
             .and_then(|near| texts.iter().position(|text| text == near))
             .and_then(|at| rows.get(at));
@@ -337,8 +359,8 @@ impl Source {
         records.push(self.end());
         for schema in again {
             let origin = Origin { gtid: "".into(), snapshot: true, ..self.begin() };
-            let rows = self.rows.get(&schema.id).cloned().unwrap_or_default();
-            let read = rows.into_iter().map(|row| (Op::Read, None, Some(row))).collect();
+            let rows = self.rows.get(&schema.id).into_iter().flat_map(Rows::iter);
+            let read = rows.map(|(_, row)| (Op::Read, None, Some(row.clone()))).collect();
             records.push(self.batch(schema, &origin, read));
             records.push(self.end());
         }
@@ -460,6 +482,9 @@ impl Source {
             }
             _ => {}
         }
+        if let Some(rows) = self.rows.get_mut(table) {
+            rows.keys_change();
+        }
         let (Some(before), Some(rows)) = (self.structures.get(table), self.rows.get_mut(table)) else {
             return Ok(());
         };
@@ -482,7 +507,7 @@ impl Source {
             match before.column_index(was).filter(|_| !is_new) {
                 Some(at) => {
                     let from = &before.columns[at].ty;
-                    for (row, next) in rows.iter().zip(&mut next) {
+                    for ((_, row), next) in rows.iter().zip(&mut next) {
                         next.push(if *from == column.ty {
                             row[at].clone()
                         } else {
@@ -492,6 +517,9 @@ impl Source {
                 }
                 None => {
                     let value = default_value(&after, place).map(|row| row.get(0).into_owned());
+                    if column.auto_increment {
+                        rows.last_number = next.len() as u64;
+                    }
                     for (number, next) in next.iter_mut().enumerate() {
                         next.push(match &value {
                             Some(value) => value.clone(),
@@ -506,7 +534,7 @@ impl Source {
                 }
             }
         }
-        *rows = next;
+        rows.rewrite(next);
         Ok(())
     }
 }
@@ -552,18 +580,12 @@ pub(super) fn unknown_column(name: &str, span: &Span, table: &str, columns: &[Co
 fn default(
     schema: &TableSchema,
     at: usize,
-    rows: &[Values],
+    last_number: u64,
     row: &TestRow,
 ) -> Result<Value<'static>, Diagnostic> {
     let column = &schema.columns[at];
     if column.auto_increment {
-        let number = |value: &Value<'_>| match value {
-            Value::Int(v) => u64::try_from(*v).ok(),
-            Value::UInt(v) => Some(*v),
-            _ => None,
-        };
-        let last = rows.iter().filter_map(|row| row.get(at).and_then(number)).max();
-        return Ok(counted(column, last.unwrap_or(0).saturating_add(1)));
+        return Ok(counted(column, last_number.saturating_add(1)));
     }
     let why = match &column.default {
         _ if column.generated.is_some() => "it is computed by the server, from the row's other columns",
@@ -581,6 +603,14 @@ fn default(
     })
 }
 
+fn number_of(value: &Value<'_>) -> Option<u64> {
+    match value {
+        Value::Int(v) => u64::try_from(*v).ok(),
+        Value::UInt(v) => Some(*v),
+        _ => None,
+    }
+}
+
 fn counted(column: &Column, number: u64) -> Value<'static> {
     match column.ty {
         ColumnType::Int { unsigned: true, .. } => Value::UInt(number),
@@ -588,6 +618,33 @@ fn counted(column: &Column, number: u64) -> Value<'static> {
         ColumnType::Float { .. } => Value::Float(number as f32),
         _ => Value::Int(i64::try_from(number).unwrap_or(i64::MAX)),
     }
+}
+
+/// A generated column that is not named though one that it is computed from changes, and that one.
+fn stale(schema: &TableSchema, before: &Values, after: &Values, named: &[usize]) -> Option<(usize, usize)> {
+    let mut changed: Vec<usize> =
+        (0..schema.columns.len()).filter(|&i| before.get(i) != after.get(i)).collect();
+    let generated = schema.columns.iter().enumerate().filter_map(|(i, c)| Some((i, c.generated.as_ref()?)));
+    // one may be computed from another one, which stands in front of it
+    for (i, generated) in generated {
+        let names = |of: &usize| has_word(&generated.expression, &schema.columns[*of].name);
+        let Some(of) = changed.iter().copied().filter(|of| *of != i).find(names) else { continue };
+        if !named.contains(&i) {
+            return Some((i, of));
+        }
+        changed.push(i);
+    }
+    None
+}
+
+/// Does an expression name a column? In quotes of a text it may be no name: then too much is asked for.
+fn has_word(expression: &str, name: &str) -> bool {
+    let (expression, name) = (expression.to_lowercase(), name.to_lowercase());
+    let goes_on = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$');
+    expression.match_indices(&name).any(|(at, _)| {
+        !goes_on(expression[..at].chars().next_back())
+            && !goes_on(expression[at + name.len()..].chars().next())
+    })
 }
 
 /// A value that the server would take in strict mode.
@@ -613,18 +670,6 @@ fn checked(
     }
     let headline = format!("the value of column \"{}\" is no day of the calendar", column.name);
     Err(Diagnostic::error(codes::OUT_OF_RANGE, headline).at(span(), ""))
-}
-
-/// Do two rows have one key? Text by the column's collation; a NULL equals nothing.
-fn same_key(schema: &TableSchema, key: &[usize], a: &Values, b: &Values) -> bool {
-    key.iter().all(|&i| match (a.get(i), b.get(i)) {
-        (Some(Value::Null), _) | (_, Some(Value::Null)) => false,
-        (Some(Value::Text(a)), Some(Value::Text(b))) => {
-            let collator = schema.columns[i].ty.charset().and_then(Collator::of);
-            collator.map_or(a == b, |c| c.compare(a, b).is_eq())
-        }
-        (a, b) => a == b,
-    })
 }
 
 /// A row for people, as a test writes it.

@@ -1,7 +1,7 @@
 //! A target in memory, in the place of a sink's own: it keeps what any keyed database would, and shows what has been committed.
 
 use cdc_core::connector::{
-    Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable,
+    Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetOp, TargetSchemaChange, TargetTable,
 };
 use cdc_core::position::Binding;
 use cdc_core::schema::{Charset, Column, TableId, TableSchema, same_name};
@@ -10,7 +10,7 @@ use cdc_core::value::Value;
 use cdc_core::{Error, Result, Row, codes};
 use cdc_mysql::decode::default::default_value;
 use cdc_schema::coerce::convert;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -94,43 +94,56 @@ impl Table {
         })
     }
 
-    fn change(&mut self, change: &TargetChange, table: &TargetTable, places: &[usize]) -> Result<()> {
+    fn write(&mut self, batch: &TargetBatch, places: &[usize]) -> Result<()> {
+        let table = &batch.table;
+        let of_key: Vec<usize> = match table.is_multiset() {
+            true => places.to_vec(),
+            false => table.key.iter().filter_map(|&i| places.get(i).copied()).collect(),
+        };
+        let key_of = |row: &Values| Row::pack(of_key.iter().filter_map(|&i| row.get(i).cloned()));
+        // those that are deleted leave a hole until the end
+        let mut rows: Vec<Option<Values>> = std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let mut by_key: HashMap<Row, Vec<usize>> = HashMap::with_capacity(rows.len());
+        for (at, row) in rows.iter().enumerate().rev() {
+            by_key.entry(key_of(row.as_ref().unwrap_or(&Vec::new()))).or_default().push(at);
+        }
         let missing = || {
             let headline = format!("table \"{}\": the row to be changed is not there", table.name);
             Error::definite(codes::TARGET_ROW_MISSING, headline)
         };
-        if table.is_multiset() {
-            let row = self.row(&change.key, places, None);
-            match change.op {
-                TargetOp::Upsert => self.rows.push(row),
-                TargetOp::Delete => {
-                    let same = |have: &Values| places.iter().all(|&i| have.get(i) == row.get(i));
-                    let at = self.rows.iter().position(same).ok_or_else(missing)?;
-                    self.rows.remove(at);
+        for change in &batch.changes {
+            // of an update in part it is the row that had the key before
+            let old = change.before.as_ref().filter(|_| change.is_in_part() && !table.is_multiset());
+            let old = old.map(|before| table.key_of(before));
+            let key = old.as_ref().unwrap_or(&change.key);
+            let found = by_key.get(key).and_then(|all| all.last().copied());
+            let adds = table.is_multiset() && change.op == TargetOp::Upsert;
+            let row = match (change.op, &change.row, found.filter(|_| !adds)) {
+                (TargetOp::Delete, _, None) if table.is_multiset() => return Err(missing()),
+                (TargetOp::Upsert, _, None) if adds => self.row(&change.key, places, None),
+                (TargetOp::Delete, _, None) | (TargetOp::Upsert, None, _) => continue,
+                (TargetOp::Upsert, Some(_), None) if change.is_in_part() => return Err(missing()),
+                (TargetOp::Upsert, Some(row), None) => self.row(row, places, None),
+                (op, row, Some(at)) => {
+                    let was = rows.get_mut(at).and_then(Option::take);
+                    if let Some(all) = by_key.get_mut(key) {
+                        all.pop();
+                    }
+                    match row.as_ref().filter(|_| op == TargetOp::Upsert) {
+                        None => continue,
+                        Some(row) => {
+                            let row = self.row(row, places, was.as_ref());
+                            by_key.entry(key_of(&row)).or_default().push(at);
+                            rows[at] = Some(row);
+                            continue;
+                        }
+                    }
                 }
-            }
-            return Ok(());
+            };
+            by_key.entry(key_of(&row)).or_default().push(rows.len());
+            rows.push(Some(row));
         }
-        // of an update in part it is the row that had the key before
-        let old = change.before.as_ref().filter(|_| change.is_in_part()).map(|before| table.key_of(before));
-        let key: Values = old.as_ref().unwrap_or(&change.key).iter().map(Value::into_owned).collect();
-        let of_key: Vec<usize> = table.key.iter().filter_map(|&i| places.get(i).copied()).collect();
-        let found =
-            self.rows.iter().position(|row| of_key.iter().zip(&key).all(|(&i, v)| row.get(i) == Some(v)));
-        match (change.op, &change.row, found) {
-            (TargetOp::Delete, _, Some(at)) => {
-                self.rows.remove(at);
-            }
-            (TargetOp::Upsert, Some(row), Some(at)) => {
-                self.rows[at] = self.row(row, places, self.rows.get(at));
-            }
-            (TargetOp::Upsert, Some(_), None) if change.is_in_part() => return Err(missing()),
-            (TargetOp::Upsert, Some(row), None) => {
-                let row = self.row(row, places, None);
-                self.rows.push(row);
-            }
-            (TargetOp::Delete, _, None) | (TargetOp::Upsert, None, _) => {}
-        }
+        self.rows = rows.into_iter().flatten().collect();
         Ok(())
     }
 
@@ -211,7 +224,7 @@ impl Sink for Target {
         let columns = &batch.table.schema.columns;
         let places: Vec<usize> =
             columns.iter().map(|c| table.there(&batch.table.name, &c.name)).collect::<Result<_>>()?;
-        batch.changes.iter().try_for_each(|change| table.change(change, &batch.table, &places))
+        table.write(batch, &places)
     }
 
     fn apply(&mut self, change: &TargetSchemaChange) -> Result<()> {

@@ -633,7 +633,10 @@ impl<'s> Binder<'s> {
             }
             CastType::Char { length: most } => {
                 let length = most.map_or(length, |m| length.min(u64::from(m)));
-                let (charset, coercibility) = text_charset(&operand.ty);
+                let (charset, coercibility) = match operand.ty.class() {
+                    Class::Bytes => (Charset::utf8mb4(), Coercibility::Implicit),
+                    _ => text_charset(&operand.ty),
+                };
                 let ty = ExprType::text(length, charset, coercibility, nullable);
                 (Conversion::Text { fsp: operand.ty.fsp(), length: most, room: room_of(&operand) }, ty)
             }

@@ -80,9 +80,7 @@ impl Conversion {
     pub(crate) fn takes(self, from: Class) -> bool {
         let text = from.is_text();
         match self {
-            Conversion::Text { .. } => {
-                !matches!(from, Class::Bit | Class::Bytes | Class::Geometry | Class::Vector)
-            }
+            Conversion::Text { .. } => !matches!(from, Class::Bit | Class::Geometry | Class::Vector),
             Conversion::Bytes { .. } => {
                 text || matches!(from, Class::Bytes | Class::Json | Class::Geometry | Class::Vector)
                     || from.is_number() && from != Class::Bit
@@ -149,6 +147,9 @@ impl Conversion {
 /// A value as the server writes it as text; `fsp` is of its type. `None` where it has no text of its own (BIT, bytes, spatial
 /// values, vectors), and for NULL.
 pub fn server_text<'a>(value: &Value<'a>, fsp: u8) -> Option<Cow<'a, str>> {
+    if matches!(value, Value::Bytes(_)) {
+        return None;
+    }
     to_text(value.clone(), fsp, Room::All).ok()
 }
 
@@ -170,7 +171,7 @@ fn cut(text: Cow<'_, str>, chars: usize) -> Cow<'_, str> {
     }
 }
 
-/// As the server writes it.
+/// As the server writes it; bytes as the UTF-8 that they are.
 fn to_text<'a>(value: Value<'a>, fsp: u8, room: Room) -> Result<Cow<'a, str>, Failure> {
     Ok(match value {
         Value::Text(v) | Value::Json(v) | Value::Decimal(v) => v,
@@ -185,6 +186,10 @@ fn to_text<'a>(value: Value<'a>, fsp: u8, room: Room) -> Result<Cow<'a, str>, Fa
         Value::DateTime(v) => v.to_text(fsp).into(),
         Value::Timestamp(v) => v.to_text(fsp).into(),
         Value::Year(v) => format!("{v:04}").into(),
+        Value::Bytes(v) => match v {
+            Cow::Borrowed(v) => std::str::from_utf8(v).map_err(|_| not_a("UTF-8"))?.into(),
+            Cow::Owned(v) => String::from_utf8(v).map_err(|_| not_a("UTF-8"))?.into(),
+        },
         other => return Err(Failure::unexpected(&other, "a text")),
     })
 }
