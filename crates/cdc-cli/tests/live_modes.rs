@@ -232,6 +232,26 @@ fn case_51_lenient_columns_that_change_names_and_types_at_once() -> Result<()> {
     Ok(())
 }
 
+/// A statement that changes rows unseen has the table copied again, and what a kept column held goes with its rows: the run says so.
+#[test]
+fn case_51_lenient_says_what_goes_when_a_table_is_copied_again() -> Result<()> {
+    let server = server();
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, a INT, d VARCHAR(9)); INSERT INTO t VALUES (1, 1, 'keep'), (2, 2, 'me')";
+    let job = begin(server, "copied_again", sql, "on_schema_change = lenient", SQLITE)?;
+    let said = follow(&job, server, "copied_again", &["ALTER TABLE t DROP COLUMN d"], false)?;
+    ensure!(said.contains("\"d\" of the target keeps what it has until its rows are copied again"), "{said}");
+    ensure!(job.rows("SELECT d FROM t ORDER BY id")? == ["keep", "me"]);
+    let said = follow(&job, server, "copied_again", &["ALTER TABLE t MODIFY a TINYINT"], false)?;
+    ensure!(
+        said.contains("column \"d\" of the target loses what it had: its rows are copied again"),
+        "{said}"
+    );
+    ensure!(job.rows("SELECT id, a, d FROM t ORDER BY id")? == ["1|1|NULL", "2|2|NULL"]);
+    let left = left(&job)?;
+    ensure!(left.contains("keeps what it has until its rows are copied again"), "{left}");
+    Ok(())
+}
+
 /// A table that is dropped and made anew with other types: lenient keeps its rows, so a column whose values are of another kind gets one
 /// of its own, the same one each time; and what takes over from a column takes what its rows of before hold.
 #[test]

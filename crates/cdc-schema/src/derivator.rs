@@ -42,7 +42,7 @@
 //! the others: rows are changed where [`Share`] tells them, a column goes only if nobody else feeds it, and what the target
 //! covers already is nothing to do.
 
-use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, no_common};
+use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, keeps, no_common};
 use crate::merge::{any_text, common, same_type};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::plan::program::{BoundFlow, collision, not_told_from};
@@ -135,9 +135,24 @@ pub fn derive(question: &Question<'_>) -> Result<Derived> {
             work.rename_table(before, after)?;
             work.columns(before, after, again)?;
             work.truncate(before)?;
+            if again {
+                work.left.extend(gone_with_rows(flow, &work.evolved));
+            }
             Ok(Derived { steps: work.steps, evolved: Some(work.evolved), left: work.left })
         }
     }
+}
+
+/// What goes with the rows of a table that is copied again, although the mode has kept it: for people. (They are made anew, rather than
+/// written over, because nobody could tell which of them the source does not have.)
+fn gone_with_rows(flow: &FlowPlan, evolved: &Evolved) -> Vec<String> {
+    if flow.soft_delete.is_some() {
+        return Vec::new();
+    }
+    let told = |c: &Column| {
+        format!("column \"{}\" of the target loses what it had: its rows are copied again", c.name)
+    };
+    evolved.columns.iter().filter(|c| !evolved.is_fed(&c.name)).map(told).collect()
 }
 
 /// A table is not there any more of which nothing is known: a target that is ahead of the log may have it from the run before. What
@@ -212,6 +227,9 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     if again {
         steps
             .push(step("resnapshot_table", remove_rows(flow, &evolved.name, &table.schema.id, share, true)?));
+        let mut then = evolved.clone();
+        then.feeds.push(by_name(&evolved, table));
+        left.extend(gone_with_rows(flow, &then));
     }
     if let Some(other) = not_told_from(flow, after.source(), evolved.feeds.iter().map(|f| &f.table)) {
         return Err(collision(other, &table.schema.id, &evolved.name)
@@ -269,7 +287,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     if joined.feeds.len() == 1 {
         if joined.feeds[0].columns.iter().any(|f| f.target.as_ref().is_some_and(|t| !same_name(t, &f.output)))
         {
-            left.extend(joined.left(&joined.feeds[0]));
+            left.extend(joined.left(&joined.feeds[0]).into_iter().filter(|_| !again));
         }
         // nobody's until now: its own defaults take the place of those that were there
         let fed = &joined.feeds[0].columns;
@@ -813,9 +831,11 @@ impl<'q> Work<'q> {
         let Some(there) = self.evolved.column_mut(column) else { return };
         let (name, was_nullable) = (there.name.to_string(), there.nullable);
         there.nullable |= lenient;
-        self.left.push(format!(
-            "column \"{name}\" of the target keeps what it has; new rows have no value for it"
-        ));
+        // one that is copied again loses it: told behind all changes
+        let again = self.question.changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
+        if !again || self.question.flow.soft_delete.is_some() {
+            self.left.push(keeps(&name));
+        }
         if lenient && !was_nullable && !is_key {
             self.push(
                 &format!("alter_nullability {name}"),

@@ -274,17 +274,22 @@ impl Evolved {
             .filter(|f| f.target.is_none())
             .map(|f| format!("column \"{}\" of {} is not written", f.output, feed.table))
             .collect();
-        let fed = |c: &Column| {
-            self.feeds
-                .iter()
-                .flat_map(|f| &f.columns)
-                .any(|f| f.target.as_ref().is_some_and(|t| same_name(t, &c.name)))
-        };
-        out.extend(self.columns.iter().filter(|c| !fed(c)).map(|c| {
-            format!("column \"{}\" of the target keeps what it has; new rows have no value for it", c.name)
-        }));
+        out.extend(self.columns.iter().filter(|c| !self.is_fed(&c.name)).map(|c| keeps(&c.name)));
         out
     }
+
+    /// Does any source table feed this column?
+    pub(crate) fn is_fed(&self, name: &str) -> bool {
+        let mut fed = self.feeds.iter().flat_map(|f| &f.columns);
+        fed.any(|f| f.target.as_ref().is_some_and(|t| same_name(t, name)))
+    }
+}
+
+/// What becomes of a column that nobody feeds, for people.
+pub(crate) fn keeps(column: &str) -> String {
+    format!(
+        "column \"{column}\" of the target keeps what it has until its rows are copied again; new rows have no value for it"
+    )
 }
 
 /// What joining a table takes of the columns.
