@@ -628,6 +628,113 @@ fn case_55_between_the_statements_that_one_takes_of_mysql() -> Result<()> {
     Ok(())
 }
 
+/// Statements in which tables' names change hands: killed in front of each step and behind it. Every row of the source is there,
+/// under its table's name, and no table that the source does not have.
+fn names_change_hands(target: Target, mode: &str) -> Result<()> {
+    // {n} is the number of the statement, whose tables are its own; and what is called a{n} behind it gets a row
+    let statements = [
+        ("RENAME TABLE a{n} TO t{n}, b{n} TO a{n}, t{n} TO b{n}", true),
+        ("RENAME TABLE a{n} TO t{n}, b{n} TO a{n}, t{n} TO b{n}", true),
+        ("RENAME TABLE a{n} TO t{n}, t{n} TO a{n}", true),
+        ("RENAME TABLE a{n} TO t{n}, b{n} TO a{n}, c{n} TO b{n}, t{n} TO c{n}", true),
+        ("RENAME TABLE a{n} TO x{n}, b{n} TO y{n}, c{n} TO z{n}", false),
+        ("RENAME TABLE a{n} TO x{n}, c{n} TO a{n}, b{n} TO y{n}", true),
+        ("DROP TABLE a{n}, b{n}, c{n}", false),
+        ("DROP TABLE a{n}; RENAME TABLE b{n} TO a{n}, c{n} TO b{n}", true),
+        ("RENAME TABLE a{n} TO hidden_a{n}, b{n} TO a{n}, c{n} TO b{n}", true),
+        ("RENAME TABLE a{n} TO hidden_t{n}, b{n} TO a{n}, hidden_t{n} TO b{n}", true),
+    ];
+    let mut tables = String::new();
+    for n in 0..statements.len() {
+        for name in ["a", "b", "c"] {
+            // every other time they have the same columns
+            let column = if n % 2 == 0 { "v".to_owned() } else { format!("v_{name}") };
+            tables += &format!(
+                "CREATE TABLE {name}{n} (id INT PRIMARY KEY, {column} VARCHAR(9)); INSERT INTO {name}{n} VALUES (1, '{name}1'), (2, '{name}2');"
+            );
+        }
+    }
+    for step in ["schema.applied", "schema.apply"] {
+        let database = format!("names_{mode}_{}", step.replace('.', "_"));
+        let copied = Copied::start(target, &database, mode, &tables)?;
+        let file = fs::read_to_string(copied.job.path("p.cdc"))?;
+        let patterns = format!("tables = [\"{0}.*\", \"!{0}.hidden_*\"]", copied.database);
+        let file = file.replace(&format!("tables = [\"{}.*\"]", copied.database), &patterns);
+        fs::write(copied.job.path("p.cdc"), file)?;
+        for (n, (statement, has_a)) in statements.iter().enumerate() {
+            copied.source(&statement.replace("{n}", &n.to_string()))?;
+            if *has_a {
+                copied.source(&format!("INSERT INTO a{n} (id) VALUES (3)"))?;
+            }
+        }
+        let (mut kills, mut nth) = (0, 0);
+        loop {
+            // one that takes all of them into a transaction begins at the first again
+            nth = if target.is_transactional() { nth + 1 } else { nth % 6 + 1 };
+            let mut command = copied.job.command("run", &["--until", "caught-up"]);
+            command.env("FAILPOINTS", format!("{step}={}*off->return", nth - 1));
+            let said = Run::start(&mut command)?.wait()?;
+            if said.code.is_some() {
+                ensure!(said.code == Some(0), "{}", said.text());
+                if nth == 1 || target.is_transactional() {
+                    break;
+                }
+                continue;
+            }
+            kills += 1;
+            ensure!(kills < 100, "it does not get on\n{}", said.text());
+        }
+        let listed = |of: String| -> BTreeSet<String> {
+            of.lines()
+                .filter(|t| !t.starts_with("_cdc_") && !t.starts_with("hidden_"))
+                .map(ToOwned::to_owned)
+                .collect()
+        };
+        let source = listed(copied.source("SHOW TABLES")?);
+        let there = listed(match target {
+            Target::Sqlite => copied
+                .rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")?,
+            Target::MySql(_) => copied.rows("SHOW TABLES")?,
+            Target::Postgres(_) => {
+                copied.rows("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")?
+            }
+        });
+        if mode == "evolve" {
+            ensure!(there == source, "tables at the target: {there:?}; at the source: {source:?}");
+        } else {
+            ensure!(there.is_superset(&source), "tables at the target: {there:?}; at the source: {source:?}");
+        }
+        let mut rows = 0;
+        for table in &source {
+            rows += copied.compare(table, &copied.source_columns(table)?)?;
+        }
+        ensure!(copied.job.verify()? == rows as u64);
+        println!("{} {mode}: {kills} kills at {step}, {rows} rows equal", target.name());
+        ensure!(kills >= statements.len());
+    }
+    Ok(())
+}
+
+#[test]
+fn case_55_names_change_hands_in_sqlite() -> Result<()> {
+    names_change_hands(Target::Sqlite, "evolve")
+}
+
+#[test]
+fn case_55_names_change_hands_in_mysql() -> Result<()> {
+    names_change_hands(Target::mysql(), "evolve")
+}
+
+#[test]
+fn case_55_names_change_hands_in_mysql_lenient_mysql_only() -> Result<()> {
+    names_change_hands(Target::mysql(), "lenient")
+}
+
+#[test]
+fn case_55_names_change_hands_in_postgres_mysql_only() -> Result<()> {
+    names_change_hands(Target::postgres(), "evolve")
+}
+
 /// An account that may not change tables: every step is refused, and rows go on as in mode ignore.
 #[test]
 fn case_55_a_missing_right_is_passed_over_by_try_evolve_into_mysql() -> Result<()> {

@@ -179,10 +179,8 @@ fn case_49_try_evolve_follows_what_a_postgres_target_does_not_refuse() -> Result
     Ok(())
 }
 
-/// A column that lenient has kept gives way to another one of its name, in a later statement.
-#[test]
-fn a_name_that_comes_back_holds_the_new_columns_values() -> Result<()> {
-    let server = server();
+/// A target of each kind, and what writes to all of them.
+fn three_targets() -> Result<(Server, Postgres, String)> {
     let postgres = Postgres::start(PostgresOptions::default())?;
     let mysql = Server::start(ServerOptions::of_this_run())?;
     mysql.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
@@ -194,6 +192,115 @@ fn a_name_that_comes_back_holds_the_new_columns_values() -> Result<()> {
         mysql.port(),
         postgres.port()
     );
+    Ok((mysql, postgres, body))
+}
+
+/// A column whose name another one takes can keep neither its name nor, where the new values are of another kind, its type.
+#[test]
+fn case_51_lenient_columns_that_change_names_and_types_at_once() -> Result<()> {
+    let server = server();
+    let (mysql, postgres, body) = three_targets()?;
+    let statements = [
+        ("CHANGE d f VARBINARY(10), CHANGE f d VARCHAR(20)", "d"),
+        ("RENAME COLUMN f TO d, CHANGE d e TIMESTAMP(3) NULL", "d"),
+        ("RENAME COLUMN f TO d, CHANGE d e VARCHAR(20)", "d, e"),
+        ("CHANGE d e BIGINT, CHANGE f d BIGINT", "d, e"),
+        ("CHANGE d f DATETIME, CHANGE f d INT", "d"),
+    ];
+    let tables: Vec<String> = (0..statements.len())
+        .map(|n| {
+            format!(
+                "CREATE TABLE t{n} (id INT PRIMARY KEY, f INT DEFAULT 5, d BIGINT DEFAULT 6); INSERT INTO t{n} VALUES (1, 2, 20200101), (2, NULL, NULL)"
+            )
+        })
+        .collect();
+    let job = begin(server, "crossed", &tables.join(";"), "on_schema_change = lenient", &body)?;
+    for (n, (statement, columns)) in statements.iter().enumerate() {
+        server.sql(&format!(
+            "USE crossed; SET sql_mode = ''; ALTER TABLE t{n} {statement}; INSERT INTO t{n} (id) VALUES (3); INSERT INTO t{n} VALUES (4, NULL, NULL)"
+        ))?;
+        let said = job.catch_up(&[]).context(*statement)?;
+        job.verify().with_context(|| format!("{statement}\n{}", said.text()))?;
+        let wanted = server.sql(&format!("SELECT id, {columns} FROM crossed.t{n} ORDER BY id"))?;
+        let there = mysql.sql(&format!("SELECT id, {columns} FROM dw.t{n} ORDER BY id"))?;
+        ensure!(there == wanted, "{statement}: {there}\n{wanted}\n{}", said.text());
+        let text = |column: &str| format!("coalesce({column}::text, 'NULL')");
+        let texts = columns.split(", ").map(text).collect::<Vec<_>>().join(", ");
+        let there = postgres.sql(&format!("SELECT id, {texts} FROM t{n} ORDER BY id"))?.replace('|', "\t");
+        ensure!(there == wanted, "{statement}: {there}\n{wanted}\n{}", said.text());
+    }
+    Ok(())
+}
+
+/// A statement that changes rows unseen has the table copied again, and what a kept column held goes with its rows: the run says so.
+#[test]
+fn case_51_lenient_says_what_goes_when_a_table_is_copied_again() -> Result<()> {
+    let server = server();
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, a INT, d VARCHAR(9)); INSERT INTO t VALUES (1, 1, 'keep'), (2, 2, 'me')";
+    let job = begin(server, "copied_again", sql, "on_schema_change = lenient", SQLITE)?;
+    let said = follow(&job, server, "copied_again", &["ALTER TABLE t DROP COLUMN d"], false)?;
+    ensure!(said.contains("\"d\" of the target keeps what it has until its rows are copied again"), "{said}");
+    ensure!(job.rows("SELECT d FROM t ORDER BY id")? == ["keep", "me"]);
+    let said = follow(&job, server, "copied_again", &["ALTER TABLE t MODIFY a TINYINT"], false)?;
+    ensure!(
+        said.contains("column \"d\" of the target loses what it had: its rows are copied again"),
+        "{said}"
+    );
+    ensure!(job.rows("SELECT id, a, d FROM t ORDER BY id")? == ["1|1|NULL", "2|2|NULL"]);
+    let left = left(&job)?;
+    ensure!(left.contains("keeps what it has until its rows are copied again"), "{left}");
+    Ok(())
+}
+
+/// A table that is dropped and made anew with other types: lenient keeps its rows, so a column whose values are of another kind gets one
+/// of its own, the same one each time; and what takes over from a column takes what its rows of before hold.
+#[test]
+fn case_51_lenient_a_table_that_is_made_anew_with_other_types() -> Result<()> {
+    let server = server();
+    let (mysql, postgres, body) = three_targets()?;
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(60) DEFAULT 'x', b TIMESTAMP(3) NULL, c VARBINARY(9), n BIGINT);
+        INSERT INTO t VALUES (66, 'b', '2026-01-31 10:00:00', 'bytes', 1000000000000)";
+    let job = begin(server, "made_anew", sql, "on_schema_change = lenient", &body)?;
+    let anew = "DROP TABLE t; CREATE TABLE t (id INT PRIMARY KEY, a DECIMAL(12,3) DEFAULT 7, b DOUBLE, c SET('x', 'y'), n TINYINT);
+        INSERT INTO t VALUES (1, 5, 1.5, 'x,y', 3)";
+    let mut said = String::new();
+    for _ in 0..2 {
+        said = follow(&job, server, "made_anew", &[anew], true)?;
+    }
+    ensure!(said.contains("column \"a\" of the target keeps what it has"), "{said}");
+    let listed = "SELECT group_concat(name, ' ') FROM pragma_table_info('t')";
+    ensure!(job.rows(listed)? == ["id a b c n a_2 b_2 c_2"], "{:?}", job.rows(listed)?);
+    let changes = [
+        "ALTER TABLE t RENAME COLUMN a TO e, RENAME COLUMN n TO m, RENAME COLUMN b TO g",
+        "INSERT INTO t VALUES (2, 6, 2.5, 'y', 4)",
+        "ALTER TABLE t MODIFY m SMALLINT, MODIFY e DECIMAL(14,3) DEFAULT 7",
+        "UPDATE t SET e = 99999999999.5, m = 300 WHERE id = 2",
+    ];
+    follow(&job, server, "made_anew", &changes, true)?;
+    // (the number of SQLite is a text as the server prints it)
+    let rows = job.rows("SELECT id, a, n, a_2, e, g, c_2, m FROM t ORDER BY id")?;
+    let wanted = [
+        "1|NULL|3|5.000|5.000|1.5|x,y|3",
+        "2|NULL|NULL|NULL|99999999999.500|2.5|y|300",
+        "66|b|1000000000000|NULL|NULL|NULL|NULL|1000000000000",
+    ];
+    ensure!(rows == wanted, "{rows:?}");
+    let there = mysql.sql("SELECT id, a, n, a_2, e, g, c_2, m FROM dw.t ORDER BY id")?;
+    ensure!(there.replace('\t', "|").lines().eq(wanted), "{there}");
+    let there = postgres.sql("SELECT id, coalesce(a, 'NULL'), coalesce(n::text, 'NULL'), coalesce(a_2::text, 'NULL'), coalesce(e::text, 'NULL'), coalesce(g::text, 'NULL'), coalesce(c_2::text, 'NULL'), m FROM t ORDER BY id")?;
+    ensure!(there.replace("{x,y}", "x,y").replace("{y}", "y").lines().eq(wanted), "{there}");
+    // what others insert reads the defaults of what is written now
+    mysql.sql("INSERT INTO dw.t (id) VALUES (9)")?;
+    let there = mysql.sql("SELECT a, a_2, e FROM dw.t WHERE id = 9")?;
+    ensure!(there == "NULL\tNULL\t7.000\n", "{there}");
+    Ok(())
+}
+
+/// A column that lenient has kept gives way to another one of its name, in a later statement.
+#[test]
+fn a_name_that_comes_back_holds_the_new_columns_values() -> Result<()> {
+    let server = server();
+    let (mysql, postgres, body) = three_targets()?;
     let sql = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9), b INT);
                INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2), (3, 'three', 3)";
     let job = begin(server, "names_again", sql, "on_schema_change = lenient", &body)?;

@@ -42,8 +42,8 @@
 //! the others: rows are changed where [`Share`] tells them, a column goes only if nobody else feeds it, and what the target
 //! covers already is nothing to do.
 
-use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, no_common};
-use crate::merge::{common, same_type};
+use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, keeps, no_common};
+use crate::merge::{any_text, common, same_type};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::plan::program::{BoundFlow, collision, not_told_from};
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
@@ -135,9 +135,24 @@ pub fn derive(question: &Question<'_>) -> Result<Derived> {
             work.rename_table(before, after)?;
             work.columns(before, after, again)?;
             work.truncate(before)?;
+            if again {
+                work.left.extend(gone_with_rows(flow, &work.evolved));
+            }
             Ok(Derived { steps: work.steps, evolved: Some(work.evolved), left: work.left })
         }
     }
+}
+
+/// What goes with the rows of a table that is copied again, although the mode has kept it: for people. (They are made anew, rather than
+/// written over, because nobody could tell which of them the source does not have.)
+fn gone_with_rows(flow: &FlowPlan, evolved: &Evolved) -> Vec<String> {
+    if flow.soft_delete.is_some() {
+        return Vec::new();
+    }
+    let told = |c: &Column| {
+        format!("column \"{}\" of the target loses what it had: its rows are copied again", c.name)
+    };
+    evolved.columns.iter().filter(|c| !evolved.is_fed(&c.name)).map(told).collect()
 }
 
 /// A table is not there any more of which nothing is known: a target that is ahead of the log may have it from the run before. What
@@ -212,6 +227,9 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     if again {
         steps
             .push(step("resnapshot_table", remove_rows(flow, &evolved.name, &table.schema.id, share, true)?));
+        let mut then = evolved.clone();
+        then.feeds.push(by_name(&evolved, table));
+        left.extend(gone_with_rows(flow, &then));
     }
     if let Some(other) = not_told_from(flow, after.source(), evolved.feeds.iter().map(|f| &f.table)) {
         return Err(collision(other, &table.schema.id, &evolved.name)
@@ -267,12 +285,18 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         ));
     }
     if joined.feeds.len() == 1 {
+        if joined.feeds[0].columns.iter().any(|f| f.target.as_ref().is_some_and(|t| !same_name(t, &f.output)))
+        {
+            left.extend(joined.left(&joined.feeds[0]).into_iter().filter(|_| !again));
+        }
         // nobody's until now: its own defaults take the place of those that were there
+        let fed = &joined.feeds[0].columns;
         let wanted: Vec<Column> = joined
             .columns
             .iter()
             .map(|there| {
-                let own = table.schema.column_index(&there.name).map(|i| &table.schema.columns[i]);
+                let own = fed.iter().find(|f| f.target.as_ref().is_some_and(|t| same_name(t, &there.name)));
+                let own = own.and_then(|f| table.schema.columns.iter().find(|c| c.name == f.output));
                 Column { default: own.and_then(|c| c.default.clone()), ..there.clone() }
             })
             .collect();
@@ -633,8 +657,8 @@ impl<'q> Work<'q> {
         }
         let fed_before = fed.clone();
         let mut late = self.drops(old, new, &pairs, &mut fed)?;
-        self.types(old, new, &pairs, &mut fed, again)?;
-        self.renames(old, new, &pairs, &mut fed)?;
+        let unlike = self.types(old, new, &pairs, &mut fed, again)?;
+        self.renames(old, new, &pairs, &mut fed, &unlike, again)?;
         let mut columns: Vec<Fed> = Vec::with_capacity(new.len());
         for (column, pair) in new.iter().zip(&pairs) {
             let target = match pair {
@@ -807,9 +831,11 @@ impl<'q> Work<'q> {
         let Some(there) = self.evolved.column_mut(column) else { return };
         let (name, was_nullable) = (there.name.to_string(), there.nullable);
         there.nullable |= lenient;
-        self.left.push(format!(
-            "column \"{name}\" of the target keeps what it has; new rows have no value for it"
-        ));
+        // one that is copied again loses it: told behind all changes
+        let again = self.question.changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. }));
+        if !again || self.question.flow.soft_delete.is_some() {
+            self.left.push(keeps(&name));
+        }
         if lenient && !was_nullable && !is_key {
             self.push(
                 &format!("alter_nullability {name}"),
@@ -836,9 +862,14 @@ impl<'q> Work<'q> {
         Ok(())
     }
 
-    /// A name that the target does not have.
+    /// A name that the target does not have, nor is to get by the same statement.
     fn free(&self, name: &str) -> String {
-        (2..).map(|n| format!("{name}_{n}")).find(|n| self.evolved.column(n).is_none()).unwrap_or_default()
+        let comes =
+            |name: &str| self.question.after.is_some_and(|a| a.target().schema.column_index(name).is_some());
+        (2..)
+            .map(|n| format!("{name}_{n}"))
+            .find(|n| self.evolved.column(n).is_none() && !comes(n))
+            .unwrap_or_default()
     }
 
     fn rename_column(&mut self, from: &Arc<str>, to: &Arc<str>, name: &str) {
@@ -855,6 +886,8 @@ impl<'q> Work<'q> {
         );
     }
 
+    /// Columns of another type; gives back those that have another name as well, and whose column of the target can hold none of the
+    /// new values.
     fn types(
         &mut self,
         old: &[Column],
@@ -862,7 +895,8 @@ impl<'q> Work<'q> {
         pairs: &[Option<usize>],
         fed: &mut [Option<Arc<str>>],
         again: bool,
-    ) -> Result<()> {
+    ) -> Result<Vec<usize>> {
+        let mut unlike = Vec::new();
         for (column, j) in new.iter().zip(pairs).filter_map(|(c, pair)| pair.map(|j| (c, j))) {
             let Some(there) = fed[j].clone() else { continue };
             if old[j].ty == column.ty {
@@ -889,6 +923,10 @@ impl<'q> Work<'q> {
             } else if self.mode == SchemaChangeMode::Lenient {
                 match common(&at.ty, &column.ty) {
                     None if is_key => Some(column.ty.clone()),
+                    // a text by what has been there before takes what the source's own types have in common
+                    None if at.ty == any_text() && common(&old[j].ty, &column.ty).is_some() => {
+                        common_or_text(&at.ty, &column.ty, self.mode)
+                    }
                     // narrower: the target covers it
                     wide => wide,
                 }
@@ -899,29 +937,43 @@ impl<'q> Work<'q> {
                 Some(ty)
                     if same_type(&ty, &at.ty) && (self.mode == SchemaChangeMode::Lenient || ty == at.ty) => {}
                 Some(ty) => {
-                    let table = self.evolved.name.clone();
-                    if let Some(at) = self.evolved.column_mut(&there) {
-                        at.ty = ty.clone();
-                    }
-                    self.push(
-                        &name,
-                        TargetSchemaChange::AlterColumnType { table, column: there.to_string(), ty },
-                    );
-                    if at.default.is_some() {
-                        let wanted = column.default.clone().filter(|_| !self.has_others());
-                        self.set_default(&there, wanted, &name);
-                    }
+                    self.alter_type(&there, ty, column, &name);
                 }
-                // one that is renamed gets a column of its own in any case
-                None if old[j].name != column.name => {}
+                // one that is renamed gets a column of its own, where it does not have to give up its name
+                None if old[j].name != column.name => unlike.push(j),
                 None => {
                     let to: Arc<str> = self.free(&there).into();
-                    self.split(&there, &to, column, &name, !again)?;
+                    let column = self.with_room(&there, &old[j], column, !again);
+                    self.split(&there, &to, &column, &name, !again)?;
                     fed[j] = Some(to);
                 }
             }
         }
-        Ok(())
+        Ok(unlike)
+    }
+
+    /// A column of the target gets another type, and with it the default of the source's column.
+    fn alter_type(&mut self, there: &Arc<str>, ty: ColumnType, column: &Column, name: &str) {
+        let table = self.evolved.name.clone();
+        let Some(at) = self.evolved.column_mut(there) else { return };
+        at.ty = ty.clone();
+        let had_default = at.default.is_some();
+        self.push(name, TargetSchemaChange::AlterColumnType { table, column: there.to_string(), ty });
+        if had_default {
+            let wanted = column.default.clone().filter(|_| !self.has_others());
+            self.set_default(there, wanted, name);
+        }
+    }
+
+    /// What takes over from a column in mode lenient. That one may have been the target's for longer than it is this source column's (a table
+    /// that was dropped has left its rows there), and hold what the source's type does not: then the new one holds it too.
+    fn with_room(&self, from: &str, old: &Column, column: &Column, fill: bool) -> Column {
+        let lenient = self.mode == SchemaChangeMode::Lenient;
+        let is_filled = lenient && fill && self.question.flow.backfill;
+        let Some(at) = self.evolved.column(from).filter(|_| is_filled) else { return column.clone() };
+        let covers = common(&old.ty, &at.ty).is_some_and(|both| same_type(&both, &old.ty));
+        let ty = if covers { None } else { common_or_text(&at.ty, &column.ty, self.mode) };
+        Column { ty: ty.unwrap_or_else(|| column.ty.clone()), ..column.clone() }
     }
 
     /// A new column takes over from one that stays.
@@ -994,6 +1046,8 @@ impl<'q> Work<'q> {
         new: &[Column],
         pairs: &[Option<usize>],
         fed: &mut [Option<Arc<str>>],
+        unlike: &[usize],
+        again: bool,
     ) -> Result<()> {
         // those that rename a column of the target: its place, its name now, its new one
         let mut plain: Vec<(usize, Arc<str>, Arc<str>)> = Vec::new();
@@ -1016,6 +1070,13 @@ impl<'q> Work<'q> {
                 self.keep(&there);
             } else if there == *to {
                 // it has had the name all along
+                if unlike.contains(&j) {
+                    let to: Arc<str> = self.free(&there).into();
+                    let name = format!("alter_column_type {}", new[k].name);
+                    let column = self.with_room(&there, &old[j], &new[k], !again);
+                    self.split(&there, &to, &column, &name, !again)?;
+                    fed[j] = Some(to);
+                }
             } else if !is_key && (self.mode == SchemaChangeMode::Lenient || self.is_shared(&there)) {
                 split.push((j, there, k));
             } else {
@@ -1037,12 +1098,17 @@ impl<'q> Work<'q> {
         let (crossing, apart): (Vec<_>, Vec<_>) = split.into_iter().partition(|(_, there, k)| {
             crossed(there) || fed.iter().flatten().any(|f| same_name(f, &new[*k].name))
         });
-        plain.extend(
-            crossing
-                .into_iter()
-                .filter(|(_, there, _)| !self.is_shared(there))
-                .map(|(j, there, k)| (j, there, new[k].name.clone())),
-        );
+        for (j, there, k) in crossing {
+            if self.is_shared(&there) {
+                continue;
+            }
+            if unlike.contains(&j) {
+                // nor can it keep its type: it is the only one that the new values can go to
+                let name = format!("alter_column_type {}", new[k].name);
+                self.alter_type(&there, new[k].ty.clone(), &new[k], &name);
+            }
+            plain.push((j, there, new[k].name.clone()));
+        }
         while !plain.is_empty() {
             let free = plain
                 .iter()
@@ -1075,7 +1141,8 @@ impl<'q> Work<'q> {
         }
         for (j, there, k) in apart {
             let to = new[k].name.clone();
-            self.split(&there, &to, &new[k], &step(j), true)?;
+            let column = self.with_room(&there, &old[j], &new[k], true);
+            self.split(&there, &to, &column, &step(j), true)?;
             fed[j] = Some(to);
         }
         Ok(())
@@ -1663,6 +1730,63 @@ mod tests {
             [TargetSchemaChange::AddColumn { .. }, TargetSchemaChange::FillColumn { from, to, .. }]
                 if from == "amount" && to == "sum"
         ));
+    }
+
+    #[test]
+    fn a_column_of_its_own_leaves_other_new_names_alone() {
+        let ty = ColumnType::Date;
+        let changes = [
+            SchemaChange::AlterColumnType { table: id(), column: "amount".into(), ty, position: None },
+            SchemaChange::AddColumn {
+                table: id(),
+                column: Column::new("amount_2", int()),
+                position: ColumnPosition::Last,
+            },
+        ];
+        let out = run(&flow(SchemaChangeMode::Lenient), &changes).unwrap();
+        let added: Vec<String> = out
+            .iter()
+            .filter_map(|change| match change {
+                TargetSchemaChange::AddColumn { column, .. } => {
+                    Some(format!("{} {}", column.name, column.ty))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(added, ["amount_3 date", "amount_2 int"]);
+    }
+
+    /// `CHANGE d f .., CHANGE f d ..`: the names cross, and neither type holds the new values.
+    #[test]
+    fn columns_that_cross_names_get_their_new_types_in_lenient_mode() {
+        let mut before = schema();
+        before.columns.push(Column::new("d", ColumnType::Date));
+        let rename = |column: &str, to: &str| SchemaChange::RenameColumn {
+            table: id(),
+            column: column.into(),
+            to: to.into(),
+        };
+        let alter = |column: &str, ty: ColumnType| SchemaChange::AlterColumnType {
+            table: id(),
+            column: column.into(),
+            ty,
+            position: None,
+        };
+        let bytes = ColumnType::VarBinary { length: 9 };
+        let changes = [
+            rename("d", "aside"),
+            rename("amount", "d"),
+            rename("aside", "amount"),
+            alter("amount", bytes.clone()),
+            alter("d", ColumnType::Json),
+        ];
+        let after = changes.iter().try_fold(before.clone(), |s, c| c.apply_to(&s)).unwrap();
+        let f = flow(SchemaChangeMode::Lenient);
+        let derived = ask(&f, &changes, Some(&before), Some(&after), &Share::Alone, None).unwrap();
+        let evolved = derived.evolved.unwrap();
+        assert_eq!(evolved.columns.len(), 3);
+        assert_eq!(evolved.column("amount").unwrap().ty, bytes);
+        assert_eq!(evolved.column("d").unwrap().ty, ColumnType::Json);
     }
 
     #[test]

@@ -137,17 +137,19 @@ impl Evolved {
         let mut widened = Vec::new();
         let mut fed = Vec::with_capacity(columns.len());
         for column in columns {
-            let Some(there) = self.column_mut(&column.name) else {
-                let mut new = column.clone();
-                new.nullable = new.nullable || !alone;
+            let is_key = key.iter().any(|k| same_name(k, &column.name));
+            let name = if mode == SchemaChangeMode::Lenient && alone && !is_key {
+                self.place_of(column, columns)
+            } else {
+                column.name.clone()
+            };
+            let Some(there) = self.column_mut(&name) else {
+                let mut new = Column { name: name.clone(), ..column.clone() };
+                new.nullable = new.nullable || !alone || name != column.name;
                 new.default = None;
                 widened.push(Widened::New(new.clone()));
                 self.columns.push(new);
-                fed.push(Fed {
-                    output: column.name.clone(),
-                    ty: column.ty.clone(),
-                    target: Some(column.name.clone()),
-                });
+                fed.push(Fed { output: column.name.clone(), ty: column.ty.clone(), target: Some(name) });
                 continue;
             };
             let Some(ty) = common_or_text(&there.ty, &column.ty, mode) else {
@@ -167,10 +169,25 @@ impl Evolved {
         }
         let is_key = |name: &str| key.iter().any(|k| same_name(k, name));
         for lacking in self.columns.iter_mut().filter(|c| !is_key(&c.name)) {
-            lacking.nullable |= table.schema.column_index(&lacking.name).is_none();
+            let is_fed = |f: &Fed| f.target.as_ref().is_some_and(|t| same_name(t, &lacking.name));
+            lacking.nullable |= !fed.iter().any(is_fed);
         }
         self.feeds.push(Feed { table: table.schema.id.clone(), name: table.name.clone(), columns: fed });
         Ok(widened)
+    }
+
+    /// Where a column goes of a table that comes back and whose rows from before are kept: as a column that is altered in mode lenient, to one
+    /// that its values and those that are there have a type in common with, under its own name or one behind it; else to a new one.
+    /// (One that is there is taken again, or a table that is made anew every night would have one more each time.)
+    fn place_of(&self, column: &Column, of: &[Column]) -> Arc<str> {
+        let takes =
+            |name: &str| self.column(name).is_none_or(|there| common(&there.ty, &column.ty).is_some());
+        if takes(&column.name) {
+            return column.name.clone();
+        }
+        let is_free = |name: &String| !of.iter().any(|c| same_name(&c.name, name)) && takes(name);
+        let mut names = (2..).map(|n| format!("{}_{n}", column.name));
+        names.find(is_free).map_or_else(|| column.name.clone(), Arc::from)
     }
 
     /// All of its columns, as one of its source tables would write them.
@@ -257,17 +274,22 @@ impl Evolved {
             .filter(|f| f.target.is_none())
             .map(|f| format!("column \"{}\" of {} is not written", f.output, feed.table))
             .collect();
-        let fed = |c: &Column| {
-            self.feeds
-                .iter()
-                .flat_map(|f| &f.columns)
-                .any(|f| f.target.as_ref().is_some_and(|t| same_name(t, &c.name)))
-        };
-        out.extend(self.columns.iter().filter(|c| !fed(c)).map(|c| {
-            format!("column \"{}\" of the target keeps what it has; new rows have no value for it", c.name)
-        }));
+        out.extend(self.columns.iter().filter(|c| !self.is_fed(&c.name)).map(|c| keeps(&c.name)));
         out
     }
+
+    /// Does any source table feed this column?
+    pub(crate) fn is_fed(&self, name: &str) -> bool {
+        let mut fed = self.feeds.iter().flat_map(|f| &f.columns);
+        fed.any(|f| f.target.as_ref().is_some_and(|t| same_name(t, name)))
+    }
+}
+
+/// What becomes of a column that nobody feeds, for people.
+pub(crate) fn keeps(column: &str) -> String {
+    format!(
+        "column \"{column}\" of the target keeps what it has until its rows are copied again; new rows have no value for it"
+    )
 }
 
 /// What joining a table takes of the columns.

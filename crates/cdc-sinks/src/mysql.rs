@@ -73,6 +73,22 @@
 //!   one. One that is still to come is then made when it comes.
 //! * Until it has come again, a marked table is not checked and not made anew: its old shape is not to be had. No row of
 //!   it can come in front of the change.
+//! * Names change hands (`RENAME TABLE a TO tmp, b TO a, tmp TO b`; rings and chains of any length; `DROP TABLE a, b`), so which of
+//!   the steps are done cannot be told from the tables: behind the first and the last of `a TO tmp, tmp TO a` they are called the
+//!   same. It is told from the notes. Those of the steps before are durable when a step is sent, so at any moment the
+//!   target is in one of two states: behind the last noted step, or behind the one after it. These differ in that step alone,
+//!   of which one is sure: in front of it *from* is there and *to* is not (it is refused else), behind it the other
+//!   way round; a table that is dropped or made is there, or not. So the look of the one step in doubt is exact, whatever the names
+//!   mean in front of it and behind it.
+//!
+//!   *That holds as long as nothing else makes or takes a table.* A step that is passed over says nothing of what is there: a later
+//!   one, noted or in doubt, may have given its table another name, and its name another table. So what is behind it is not
+//!   made where it is not there, and is not refused where it has another shape: an empty `tmp` that was made for the first step
+//!   would be in the way of the third, and be left. (The steps of a commit that was lost and is durable are such ones
+//!   too.) A step that was looked at leaves the target exactly behind it, as without a crash.
+//!
+//!   And a name that nothing has any more stays marked until the tick is committed (`changing = 4`, which lists nothing): the
+//!   checkpoint knows a table of that name, and a start would make it.
 //! * *No other run's definition.* Definitions run in a session that holds the named lock, after the epoch was read in
 //!   it. A claim needs that lock, and gets it only when the session has ended, its statement with it. So no definition
 //!   of an old run takes effect behind a claim.
@@ -135,6 +151,9 @@ const MADE: u32 = 2;
 
 /// `changing` of a table that is changed beside what is noted.
 const BESIDE: u32 = 3;
+
+/// `changing` of a table that has gone, or has another name, in a tick that is not committed: it is not listed any more.
+const GONE: u32 = 4;
 
 /// What each of our tables has, in order.
 const OURS: [(&str, &[&str]); 2] = [
@@ -264,6 +283,8 @@ pub struct MysqlSink {
     noted: HashSet<String>,
     /// The present tick is beside what is noted.
     beside: bool,
+    /// The last change that has come was passed over: later ones may be made too.
+    passed: bool,
     /// Those of them that should have gone behind a commit, and are still there.
     left: HashSet<String>,
     /// What the source captures, if this is its server; and whether that tells no letter case apart in names.
@@ -332,6 +353,7 @@ impl MysqlSink {
             made_before: HashSet::new(),
             noted: HashSet::new(),
             beside: false,
+            passed: false,
             left: HashSet::new(),
             captured: None,
         }
@@ -452,9 +474,9 @@ impl MysqlSink {
         )))
     }
 
-    /// Is a table between two shapes, and has the change not come again?
+    /// Is a table between two shapes, and has the change not come again, or has it and is not the last one?
     fn is_between(&self, table: &str) -> bool {
-        self.between.contains(table) && !self.changed.contains(table)
+        if self.changed.contains(table) { self.passed } else { self.between.contains(table) }
     }
 
     /// Makes a table that is not there.
@@ -534,14 +556,17 @@ impl MysqlSink {
         if self.open.covered > 0 {
             // the lost commit has it: the committer tries that very commit again
             self.open.beyond = true;
+            self.passed = true;
             return Ok(());
         }
         self.beside = if self.seen.is_empty() { self.is_beside(change) } else { self.beside };
         let made = [&self.seen[..], &[fingerprint(change)]].concat();
         if !self.beside && self.made.starts_with(&made) {
-            // by a run before a crash
-            return self.relist(&claim, change);
+            // By a run before a crash; that is noted together with what it did to the list. Later ones may have changed that again.
+            self.passed = true;
+            return Ok(());
         }
+        self.passed = false;
         if let TargetSchemaChange::CreateTable { table } = change
             && let Some(found) = self.look(&table.name)?
         {
@@ -625,8 +650,14 @@ impl MysqlSink {
     /// Keeps the list of tables in step with a schema change.
     fn relist(&mut self, claim: &Claim, change: &TargetSchemaChange) -> Result<()> {
         let doing = "listing a table";
+        let beside = self.beside;
         let unlist = |table: &str| {
-            format!("DELETE FROM {TABLES} WHERE {} AND name = {}", claim.ours(), sql::text(table))
+            let its = format!("WHERE {} AND name = {}", claim.ours(), sql::text(table));
+            if beside {
+                format!("DELETE FROM {TABLES} {its}")
+            } else {
+                format!("UPDATE {TABLES} SET changing = {GONE} {its} AND changing <> {GONE}")
+            }
         };
         match change {
             TargetSchemaChange::CreateTable { table } => {
@@ -689,7 +720,7 @@ impl MysqlSink {
                 return Ok(Vec::new());
             }
             let sql = format!(
-                "SELECT pipeline, sink FROM {TABLES} WHERE name = {} ORDER BY 1, 2",
+                "SELECT pipeline, sink FROM {TABLES} WHERE name = {} AND changing <> {GONE} ORDER BY 1, 2",
                 sql::text(table)
             );
             Ok(link.texts(sql)?.into_iter().map(|r| (r[0].clone(), r[1].clone())).collect())
@@ -777,9 +808,12 @@ impl MysqlSink {
             } else {
                 format!(" AND name NOT IN ({})", strays.join(", "))
             };
-            let unmark =
-                format!("UPDATE {TABLES} SET changing = 0 WHERE {} AND changing <> 0{but}", claim.ours());
-            self.run(&unmark, codes::TARGET_WRITE, &doing)?;
+            for unmark in [
+                format!("DELETE FROM {TABLES} WHERE {} AND changing = {GONE}", claim.ours()),
+                format!("UPDATE {TABLES} SET changing = 0 WHERE {} AND changing <> 0{but}", claim.ours()),
+            ] {
+                self.run(&unmark, codes::TARGET_WRITE, &doing)?;
+            }
         }
         if self.beside && !self.changed.is_empty() {
             let changed: Vec<String> = self.changed.iter().map(|t| sql::text(t)).collect();
@@ -931,6 +965,7 @@ impl Sink for MysqlSink {
             link.run(&statement).map_err(|e| failed(&e))?;
         }
         self.beside = false;
+        self.passed = false;
         (self.between, self.made_before, self.noted) =
             read_between(&mut link, job).map_err(|e| failed(&e))?;
         self.left.clear();
@@ -1081,6 +1116,7 @@ impl Sink for MysqlSink {
                     self.between.retain(|table| !self.changed.contains(table));
                 }
                 self.beside = false;
+                self.passed = false;
                 self.seen.clear();
                 self.changed.clear();
                 if let Some(claim) = &mut self.claim {
@@ -1103,6 +1139,7 @@ impl Sink for MysqlSink {
         self.open = Open::default();
         self.seen.clear();
         self.beside = false;
+        self.passed = false;
         // what was changed is between two shapes until it has come again
         let changed = std::mem::take(&mut self.changed);
         self.between.extend(changed);
@@ -1284,7 +1321,7 @@ fn read_between(
 fn list(job: &JobIdentity, table: &str) -> String {
     format!(
         "INSERT INTO {TABLES} (pipeline, sink, name, changing) VALUES ({}, {}, {}, 0) \
-         ON DUPLICATE KEY UPDATE changing = changing",
+         ON DUPLICATE KEY UPDATE changing = IF(changing = {GONE}, 1, changing)",
         sql::text(&job.pipeline),
         sql::text(&job.sink),
         sql::text(table)

@@ -466,6 +466,151 @@ fn a_crash_behind_a_table_that_was_made_renamed_or_dropped() {
     }
 }
 
+/// Names change hands in one statement: the run ends behind each step, or with the step noted and not made. No row is lost, and
+/// nothing is left that nobody has.
+#[test]
+fn a_run_that_ends_between_two_steps_of_names_that_change_hands() {
+    let server = start();
+    // what each name is made with at first: the tables differ in their columns, or in their rows alone
+    let shaped = |name: &str, of: &str, alike: bool| {
+        let own = if alike { "v".to_owned() } else { format!("of_{of}") };
+        table(name, vec![Column::new("id", int()).not_null(), Column::new(own, varchar())], &[0])
+    };
+    let names = ["a", "b", "c", "d"];
+    let rename = |pair: &str| {
+        let (from, to) = pair.split_once(' ').unwrap();
+        Change::RenameTable { from: from.into(), to: to.into() }
+    };
+    for (n, (steps, kept)) in [
+        (&["a tmp", "b a", "tmp b"][..], "a=b b=a c=c d=d"),
+        (&["a tmp", "tmp a"], "a=a b=b c=c d=d"),
+        (&["a tmp", "b a", "c b", "tmp c"], "a=b b=c c=a d=d"),
+        (&["a t1", "b t2", "t1 b", "t2 a"], "a=b b=a c=c d=d"),
+        (&["a t", "t u", "u t", "b a", "a b"], "b=b c=c d=d t=a"),
+        (&["a old", "b a", "c b", "d c"], "a=b b=c c=d old=a"),
+        (&["a x", "b y", "c z"], "d=d x=a y=b z=c"),
+        (&["a x", "d a", "b y"], "a=d c=c x=a y=b"),
+        (&["-a", "-b", "-c"], "d=d"),
+        (&["-a", "b a", "c b", "-d"], "a=b b=c"),
+        (&["a tmp", "+a", "tmp b2", "-b"], "a= b2=a c=c d=d"),
+        (&["-a", "+a", "-b", "c b"], "a= b=c d=d"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for made in 0..=steps.len() {
+            // (with each of the two costs a minute more)
+            let alike = (n + made) % 2 == 0;
+            // what each step is, and which table is called what behind it
+            let mut owner: std::collections::BTreeMap<String, String> =
+                names.iter().map(|n| ((*n).to_owned(), (*n).to_owned())).collect();
+            let mut changes = Vec::new();
+            for step in steps {
+                let (change, after) = match step.split_at(1) {
+                    ("-", name) => {
+                        owner.remove(name);
+                        (Change::DropTable { table: name.into() }, None)
+                    }
+                    ("+", name) => {
+                        owner.insert(name.into(), "new".into());
+                        let made = shaped(name, "new", alike);
+                        (Change::CreateTable { table: made.clone() }, Some(made))
+                    }
+                    _ => {
+                        let (from, to) = step.split_once(' ').unwrap();
+                        let of = owner.remove(from).unwrap();
+                        owner.insert(to.into(), of.clone());
+                        (rename(step), Some(shaped(to, &of, alike)))
+                    }
+                };
+                changes.push((change, after));
+            }
+            for undone in [false, true] {
+                if undone && (n + made) % 3 != 0 {
+                    continue;
+                }
+                let target = Target::new(&server, &format!("hands_{n}_{made}_{undone}"));
+                let here =
+                    || format!("{steps:?}, alike: {alike}, {made} made, the last one undone: {undone}");
+                {
+                    let mut sink = target.sink();
+                    sink.inspect(&job("run 1")).unwrap();
+                    sink.claim(&job("run 1")).unwrap();
+                    for name in names {
+                        let table = shaped(name, name, alike);
+                        sink.prepare(&table).unwrap();
+                        let row = Row::pack([Value::Int(1), text(name)]);
+                        sink.write(&upserts(&table, 1, &[row])).unwrap();
+                    }
+                    sink.commit(1, &binding(1)).unwrap();
+                    for (change, after) in &changes[..made] {
+                        sink.apply(change).unwrap();
+                        if let Some(after) = after {
+                            sink.prepare(after).unwrap();
+                        }
+                    }
+                }
+                // what was noted as about to be made, and was not
+                match changes[..made].last() {
+                    Some((Change::RenameTable { from, to }, _)) if undone => {
+                        target.run(&format!("RENAME TABLE {to} TO {from}"));
+                    }
+                    Some((Change::CreateTable { table }, _)) if undone => {
+                        target.run(&format!("DROP TABLE {}", table.name));
+                    }
+                    _ if undone => continue,
+                    _ => {}
+                }
+                // twice: what the second run does is not committed either
+                for run in ["run 2", "run 3"] {
+                    let mut sink = target.sink();
+                    sink.inspect(&job(run)).unwrap();
+                    for name in names {
+                        sink.check(&shaped(name, name, alike)).unwrap_or_else(|e| panic!("{}: {e}", here()));
+                    }
+                    sink.claim(&job(run)).unwrap();
+                    for name in names {
+                        sink.prepare(&shaped(name, name, alike))
+                            .unwrap_or_else(|e| panic!("{}: {e}", here()));
+                    }
+                    for (change, after) in &changes {
+                        sink.apply(change).unwrap_or_else(|e| panic!("{}: {e}", here()));
+                        if let Some(after) = after {
+                            sink.prepare(after).unwrap_or_else(|e| panic!("{}: {e}", here()));
+                        }
+                    }
+                    if run == "run 3" {
+                        sink.commit(2, &binding(2)).unwrap_or_else(|e| panic!("{}: {e}", here()));
+                        for (name, of) in &owner {
+                            let table = shaped(name, of, alike);
+                            sink.prepare(&table).unwrap_or_else(|e| panic!("{}: {e}", here()));
+                            let row = Row::pack([Value::Int(2), text("later")]);
+                            sink.write(&upserts(&table, 3, &[row])).unwrap();
+                        }
+                        sink.commit(3, &binding(3)).unwrap();
+                    }
+                }
+                let found = target.run(
+                    "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME NOT LIKE '\\_cdc%' ORDER BY 1",
+                );
+                let holds: Vec<String> = found
+                    .iter()
+                    .map(|name| {
+                        let rows = target.run(&format!("SELECT * FROM {name} ORDER BY id"));
+                        let rows: Vec<&str> = rows.iter().filter_map(|r| r.split('|').nth(1)).collect();
+                        assert_eq!(rows.last(), Some(&"later"), "{}", here());
+                        format!("{name}={}", rows[..rows.len() - 1].concat())
+                    })
+                    .collect();
+                assert_eq!(holds.join(" "), kept, "{}", here());
+                let listed = target.run("SELECT name, changing FROM _cdc_tables ORDER BY 1");
+                let expected: Vec<String> = found.iter().map(|t| format!("{t}|0")).collect();
+                assert_eq!(listed, expected, "{}", here());
+            }
+        }
+    }
+}
+
 /// A table that is taken in anew has the structure of now: after a crash in that tick it may be another one.
 #[test]
 fn a_table_that_was_made_in_a_tick_that_comes_again_with_another_shape() {
