@@ -58,6 +58,10 @@ pub fn test(args: &TestArgs, told: &Told) -> Exit {
         all.push(tested);
     }
     let ran = all.iter().map(|tested| tested.ran.len()).sum::<usize>();
+    // a name that is misspelt is no test that has passed
+    if ran == 0 && args.filter.is_some() {
+        worst = worst.max(Exit::Refused);
+    }
     let failed = all.iter().map(Tested::failed).sum::<usize>();
     let said = if is_json {
         print_json(&json!({
