@@ -514,6 +514,110 @@ fn another_column(target: Target) -> Result<()> {
     Ok(())
 }
 
+/// Columns of the source's names and types that somebody has made at the target: taken where rows read in them what they read at the
+/// source, else refused; whether or not the run has been killed right in front of that or behind it.
+fn somebody_elses_column(target: Target) -> Result<()> {
+    let copied = Copied::start(target, "theirs", "evolve", TABLES)?;
+    let default = |column: &str| -> Result<String> {
+        let database = &copied.database;
+        let listed = match target {
+            Target::Sqlite => return Ok(String::new()),
+            _ => format!(
+                "SELECT coalesce(column_default, 'none') FROM information_schema.columns WHERE table_schema = '{database}' AND table_name = 't' AND column_name = '{column}'"
+            ),
+        };
+        // (MariaDB puts texts in quotes)
+        Ok(copied.rows(&listed)?.trim().replace(['\'', '"'], ""))
+    };
+    for (n, killed) in [None, Some("schema.apply"), Some("schema.applied")].into_iter().enumerate() {
+        // what the source adds, what somebody has added, and whether that reads the same in the rows that are there
+        for (k, (source, theirs, same)) in [
+            ("INT DEFAULT 4 COMMENT 'k'", "INT DEFAULT 99", false),
+            ("INT DEFAULT 4 COMMENT 'k'", "INT DEFAULT 4", true),
+            ("INT DEFAULT 4", "INT", false),
+            ("VARCHAR(9) COMMENT 'note'", "VARCHAR(9)", true),
+            ("VARCHAR(9) NOT NULL DEFAULT 'x'", "VARCHAR(9) DEFAULT 'X'", false),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let place = || format!("{}, {killed:?}: {source}, there: {theirs}", target.name());
+            let column = format!("n{n}_{k}");
+            let id = 2000 + n * 10 + k;
+            let change =
+                format!("ALTER TABLE t ADD COLUMN {column} {source}; INSERT INTO t (id, a) VALUES ({id}, 1)");
+            let of_target = match target {
+                Target::Sqlite => theirs.replace("VARCHAR(9)", "TEXT").replace("INT", "INTEGER"),
+                Target::MySql(_) => theirs.to_owned(),
+                Target::Postgres(_) => theirs.replace("INT", "integer").replace("VARCHAR(9)", "text"),
+            };
+            let add = format!("ALTER TABLE t ADD COLUMN {column} {of_target}");
+            if let Some(step) = killed {
+                copied.source(&change)?;
+                copied.dies_at(step, 1).with_context(place)?;
+                if copied.columns("t")?.contains(&column) {
+                    // our own, found again
+                    copied.job.catch_up(&[]).with_context(place)?;
+                    copied.is_right(&BTreeSet::new()).with_context(place)?;
+                    continue;
+                }
+                copied.there(&add)?;
+            } else {
+                copied.there(&add)?;
+                copied.source(&change)?;
+            }
+            if !same {
+                let said = copied.job.fails(2003).with_context(place)?;
+                for word in [&*column, "other values", "RENAME COLUMN"] {
+                    ensure!(said.text().contains(word), "{word} in\n{}", said.text());
+                }
+                copied.there(&format!("ALTER TABLE t RENAME COLUMN {column} TO theirs"))?;
+            }
+            copied.job.catch_up(&[]).with_context(place)?;
+            if !same {
+                copied.there("ALTER TABLE t DROP COLUMN theirs")?;
+            }
+            copied.is_right(&BTreeSet::new()).with_context(place)?;
+            if !matches!(target, Target::Sqlite) {
+                let wanted = if source.contains("DEFAULT 4") {
+                    "4"
+                } else if source.contains("'x'") {
+                    "x"
+                } else {
+                    "none"
+                };
+                let found = default(&column)?.replace("::text", "").replace("NULL", "none");
+                ensure!(found == wanted, "{}: default {found}", place());
+            }
+            if let (Target::MySql(_), true) = (target, source.contains("COMMENT")) {
+                let there = copied.rows("SHOW CREATE TABLE t")?;
+                ensure!(
+                    there.contains("COMMENT 'k'") || there.contains("COMMENT 'note'"),
+                    "{}: {there}",
+                    place()
+                );
+            }
+        }
+    }
+    copied.job.verify()?;
+    Ok(())
+}
+
+#[test]
+fn case_55_somebody_elses_column_in_sqlite() -> Result<()> {
+    somebody_elses_column(Target::Sqlite)
+}
+
+#[test]
+fn case_55_somebody_elses_column_in_mysql() -> Result<()> {
+    somebody_elses_column(Target::mysql())
+}
+
+#[test]
+fn case_55_somebody_elses_column_in_postgres_mysql_only() -> Result<()> {
+    somebody_elses_column(Target::postgres())
+}
+
 #[test]
 fn case_55_another_column_of_that_name_in_each_target() -> Result<()> {
     for target in [Target::Sqlite, Target::mysql(), Target::postgres()] {

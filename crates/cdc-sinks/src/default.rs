@@ -30,6 +30,18 @@ pub(crate) fn cannot_tell(table: &str, column: &Column, why: String) -> Error {
     .help("copy the table anew, or exclude add_column from the flow's schema changes")
 }
 
+/// The error of a column that is to be added and is there: somebody else has made it, since rows read another value in it than `reads`.
+/// (A run before a crash may have made one, and then its rows read that.)
+pub(crate) fn other_values(table: &str, column: &Column, there: &str, reads: &str, rename: String) -> Error {
+    Error::definite(
+        codes::TARGET_SHAPE,
+        format!("table \"{table}\" at the target has a column \"{}\" with other values in it", column.name),
+    )
+    .note(format!("a row reads {there} there; at the source it reads {reads} in the new column"))
+    .note("the pipeline has not made it")
+    .help(rename)
+}
+
 /// The error of a table of another shape, where `on_existing = evolve` does not make it fit: `left` says what it could not change
 /// without that the table can hold less than before.
 pub(crate) fn not_widened(error: Error, left: &[String]) -> Error {

@@ -596,8 +596,9 @@ impl MysqlSink {
             }
         }
         let evolve = self.options.evolve;
+        let in_doubt = names(change).iter().any(|name| self.between.contains(*name));
         let (link, errors) = self.link()?;
-        let step = ddl::Change { link, errors, evolve }.plan(change)?;
+        let step = ddl::Change { link, errors, evolve, in_doubt }.plan(change)?;
         match step {
             Step::Nothing => {}
             Step::Rows(sql) => {
@@ -913,7 +914,7 @@ impl Sink for MysqlSink {
         };
         let evolve = self.options.evolve;
         let (link, errors) = self.link()?;
-        ddl::Change { link, errors, evolve }.widening(&found, table)?;
+        ddl::Change { link, errors, evolve, in_doubt: false }.widening(&found, table)?;
         let job = self.job();
         self.check_rows(&found, job.as_ref())
     }
@@ -990,11 +991,12 @@ impl Sink for MysqlSink {
             // an ALTER would commit what is open: then what is there is only looked at
             let evolve = self.options.evolve && !self.open.is && !between;
             let (link, errors) = self.link()?;
-            let widening = match (ddl::Change { link, errors, evolve }).widening(there, table) {
-                // it has the shape behind the change that is to come again
-                Err(_) if between => return Ok(()),
-                widening => widening?,
-            };
+            let widening =
+                match (ddl::Change { link, errors, evolve, in_doubt: false }).widening(there, table) {
+                    // it has the shape behind the change that is to come again
+                    Err(_) if between => return Ok(()),
+                    widening => widening?,
+                };
             self.check_rows(there, Some(&claim.job))?;
             if let Some(sql) = widening {
                 let doing = format!("statement: {}", sql::clipped(&sql));

@@ -18,7 +18,7 @@ use super::default::{carried, clauses, comment_clause, default_literal, needs_pa
 use super::look::{Found, FoundColumn, ROW_NUMBER, column_sql, create_table, row_number_sql};
 use super::sql::{clipped, quote, quote_all, text};
 use super::types::{Declared, Dialect, Pushed, Slot, declared, hides_labels, layout, normal, takes};
-use crate::default::{as_source, cannot_tell, not_empty};
+use crate::default::{Literal, as_source, cannot_tell, literal, not_empty, other_values};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
 use cdc_core::{Error, Result, Row, Value, codes};
@@ -58,6 +58,8 @@ pub(crate) struct Change<'a> {
     pub(crate) errors: Errors<'a>,
     /// `on_existing = evolve`.
     pub(crate) evolve: bool,
+    /// A run before a crash may have made this very change.
+    pub(crate) in_doubt: bool,
 }
 
 impl Change<'_> {
@@ -264,10 +266,17 @@ impl Change<'_> {
             if !same {
                 return Err(differs(&found, there, &wanted.sql()));
             }
-            // a default that it was only to be added with, left by a crash
-            let is_ours = kept.default.is_none() && (column.default.is_some() || implicit);
-            let mend = if is_ours { set_default(&found, there, &kept, &dialect) } else { None };
-            return Ok(mend.map_or(Step::Nothing, Step::definition));
+            self.check_values(&found, there, column, implicit)?;
+            // A default that it was only to be added with, left by a crash; or what somebody else has made it with. The comment first: it is
+            // written with all of the definition that is there now.
+            let default = set_default(&found, there, &kept, &dialect);
+            return Ok(match (self.alter_comment(table, &column.name, &column.comment)?, default) {
+                (Step::Definition { sql, narrow, .. }, Some(default)) => {
+                    Step::Definition { sql, narrow, then: Some((default.clone(), default)) }
+                }
+                (Step::Nothing, Some(default)) => Step::definition(default),
+                (comment, _) => comment,
+            });
         }
         let (name, here) = (quote(&column.name), quote(table));
         let clause = |literal: String, ty: &str| {
@@ -303,6 +312,46 @@ impl Change<'_> {
         let then =
             (literal.is_some() && !stays).then(|| (none(&wanted), none(narrow.as_ref().unwrap_or(&wanted))));
         Ok(Step::Definition { sql: add(&wanted), narrow: narrow.map(|d| add(&d)), then })
+    }
+
+    /// Do rows read in a column that is there what they would read if it were added now? A run before a crash may have made it, or somebody
+    /// else, before or behind the crash.
+    fn check_values(
+        &mut self,
+        found: &Found,
+        there: &FoundColumn,
+        column: &Column,
+        implicit: bool,
+    ) -> Result<()> {
+        if !self.has_rows(found)? {
+            return Ok(());
+        }
+        let dialect = self.link.dialect.clone();
+        let source = as_source(column, implicit);
+        let literal =
+            default_literal(&source, &dialect).map_err(|why| cannot_tell(&found.name, column, why))?;
+        let value = literal.as_deref().unwrap_or("NULL");
+        let name = quote(&there.name);
+        let text = |what: &str| format!("CONVERT({what} USING utf8mb4) COLLATE utf8mb4_bin");
+        let same = if there.charset.is_some() {
+            format!("{} <=> {}", text(&name), text(value))
+        } else {
+            // (a FLOAT is none of the numbers that are written as it is; a JSON is no text)
+            format!("({name} <=> {value} OR CONCAT({name}) <=> CONCAT({value}))")
+        };
+        let look = format!(
+            "SELECT IFNULL(CONCAT({name}), 'NULL'), IFNULL(CONCAT({value}), 'NULL') FROM {} WHERE NOT ({same}) LIMIT 1",
+            quote(&found.name)
+        );
+        let row = self.link.texts(look).map_err(|e| self.failed(&found.name, &e))?.into_iter().next();
+        match row.as_deref() {
+            // where the server has made another spelling of it, the one that a run before a crash has made cannot be told
+            Some([other, reads]) if !self.in_doubt || is_spelled_as_stored(&source) => {
+                let rename = rename_away(found, there);
+                Err(other_values(&found.name, column, &clipped(other), &clipped(reads), rename))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn rename_column(&mut self, table: &str, from: &str, to: &str) -> Result<Step> {
@@ -648,11 +697,31 @@ fn differs(found: &Found, there: &FoundColumn, wanted: &str) -> Error {
     )
     .note(format!("there:  {} {}", quote(&there.name), there.ty))
     .note(format!("wanted: {wanted}"))
-    .help(format!(
+    .help(rename_away(found, there))
+}
+
+fn rename_away(found: &Found, there: &FoundColumn) -> String {
+    format!(
         "give that one another name: ALTER TABLE {} RENAME COLUMN {} TO ..;",
         quote(&found.name),
         quote(&there.name)
-    ))
+    )
+}
+
+/// Is a column's default written as its values are compared, whatever the server does to it?
+fn is_spelled_as_stored(column: &Column) -> bool {
+    let text = match column.default.as_deref().map(literal) {
+        None | Some(Some(Literal::Null)) => return true,
+        Some(Some(Literal::Number(text) | Literal::Text(text))) => text,
+        Some(_) => return false,
+    };
+    match column.ty {
+        ColumnType::Int { .. } => text.parse::<i128>().is_ok(),
+        ColumnType::Char { .. } | ColumnType::VarChar { .. } | ColumnType::Text { .. } => true,
+        ColumnType::Date => text.len() == 10,
+        ColumnType::DateTime { fsp: 0 } => text.len() == 19,
+        _ => false,
+    }
 }
 
 fn no_column(found: &Found, column: &str) -> Error {

@@ -17,7 +17,7 @@ use super::options::NulPolicy;
 use super::sql::{literal, quote, quote_all};
 use super::types::{Unfit, declared, parts};
 use super::write::{DATES, clipped};
-use crate::default::{as_source, cannot_tell, default_value, not_empty};
+use crate::default::{as_source, cannot_tell, default_value, not_empty, other_values};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType, IntWidth};
 use cdc_core::{Error, Result, Row, Value, codes};
@@ -231,8 +231,10 @@ impl Change<'_> {
         let found = self.there(table)?;
         let wanted = declared(&column.ty, false);
         if let Some(there) = found.column(&column.name) {
-            let same = there.declared == wanted;
-            return if same { Ok(()) } else { Err(differs(&found, there, &column.name, &wanted)) };
+            if there.declared != wanted {
+                return Err(differs(&found, there, &column.name, &wanted));
+            }
+            return self.take_column(&found, there, column, implicit, keeps_default);
         }
         let (name, here) = (quote(&column.name), &found.full);
         let base = parts(&wanted).0;
@@ -261,6 +263,49 @@ impl Change<'_> {
         if !column.comment.is_empty() {
             statements.extend(comment_on(here, Some(&*column.name), &column.comment));
         }
+        self.run(&statements.join("; "))
+    }
+
+    /// A column that is to be added and is there is taken where rows read in it what they read at the source; its default and its comment
+    /// become the source's.
+    fn take_column(
+        &self,
+        found: &Found,
+        there: &FoundColumn,
+        column: &Column,
+        implicit: bool,
+        keeps_default: bool,
+    ) -> Result<()> {
+        let (name, here) = (quote(&there.name), &found.full);
+        let base = parts(&there.declared).0;
+        let doing = format!("looking at column {name} of {here}");
+        if found.has_rows(self.conn).map_err(|e| self.refused(&doing, &e))? {
+            let reads = self.read_by_rows(&found.name, column, implicit, &base)?;
+            // as texts: not every type can be compared
+            let reads =
+                reads.map_or_else(|| "NULL".to_owned(), |text| format!("({text})::{}::text", there.declared));
+            let look = format!(
+                "SELECT coalesce({name}::text, 'NULL'), coalesce({reads}, 'NULL') FROM {here} \
+                 WHERE {name}::text IS DISTINCT FROM {reads} LIMIT 1"
+            );
+            let row = self.conn.rows(&look).map_err(|e| self.refused(&look, &e))?.into_iter().next();
+            if let Some([Some(other), Some(reads)]) = row.as_deref() {
+                let rename = rename_away(found, there);
+                return Err(other_values(&found.name, column, &clipped(other), &clipped(reads), rename));
+            }
+        }
+        let kept = carried(column, &base, NulPolicy::Error).ok().flatten().filter(|_| keeps_default);
+        let mut statements = Vec::new();
+        match kept {
+            Some(text) => {
+                statements.push(format!("ALTER TABLE {here} ALTER COLUMN {name} SET DEFAULT {text}"));
+            }
+            None if there.default => {
+                statements.push(format!("ALTER TABLE {here} ALTER COLUMN {name} DROP DEFAULT"));
+            }
+            None => {}
+        }
+        statements.extend(comment_on(here, Some(&*there.name), &column.comment));
         self.run(&statements.join("; "))
     }
 
@@ -699,12 +744,16 @@ fn differs(found: &Found, there: &FoundColumn, name: &str, wanted: &str) -> Erro
     )
     .note(format!("wanted: {} {wanted}", quote(name)))
     .note(format!("found:  {} {}", quote(&there.name), there.declared))
-    .help(format!(
+    .help(rename_away(found, there))
+}
+
+fn rename_away(found: &Found, there: &FoundColumn) -> String {
+    format!(
         "ALTER TABLE {} RENAME COLUMN {} TO {};",
         found.full,
         quote(&there.name),
         quote(&format!("{}_before", there.name))
-    ))
+    )
 }
 
 fn no_column(found: &Found, column: &str) -> Error {

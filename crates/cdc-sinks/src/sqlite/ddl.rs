@@ -17,13 +17,13 @@ use super::look::{Found, FoundColumn, NewColumn, create, create_table};
 use super::sql::{bare_words, quote, quote_all};
 use super::types::{Form, Kind, column_type, declared, encode, show};
 use super::write::clipped;
-use crate::default::{as_source, cannot_tell, not_empty};
+use crate::default::{as_source, cannot_tell, not_empty, other_values};
 use cdc_core::connector::{TargetSchemaChange, TargetTable};
 use cdc_core::schema::{Column, ColumnType};
 use cdc_core::{Error, Result, Row, codes};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value as Stored;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 /// Where a change is made, and how its errors read.
 pub(crate) struct Change<'a> {
@@ -130,7 +130,10 @@ impl Change<'_> {
         if let Some(there) = found.column(&column.name) {
             let same = there.declared.eq_ignore_ascii_case(&wanted)
                 || (Kind::of(&there.declared) == Kind::Foreign && found.takes(there, &column.ty));
-            return if same { Ok(()) } else { Err(differs(&found, there, &column.name, &wanted)) };
+            if !same {
+                return Err(differs(&found, there, &column.name, &wanted));
+            }
+            return self.check_values(&found, there, column, implicit);
         }
         let (name, here) = (quote(&column.name), quote(&found.name));
         let mut add = format!("ALTER TABLE {here} ADD COLUMN {name} {wanted}");
@@ -152,6 +155,30 @@ impl Change<'_> {
                 self.db.execute(&fill, params![value]).map(|_| ()).map_err(|e| self.refused(&fill, &e))
             }
         }
+    }
+
+    /// Do rows read in a column that is there what they would read if it were added now?
+    fn check_values(
+        &self,
+        found: &Found,
+        there: &FoundColumn,
+        column: &Column,
+        implicit: bool,
+    ) -> Result<()> {
+        let (name, here) = (quote(&there.name), quote(&found.name));
+        let look = format!("SELECT quote({name}) FROM {here} WHERE {name} IS NOT ?1 LIMIT 1");
+        if !found.has_rows(self.db).map_err(|e| self.refused(&look, &e))? {
+            return Ok(());
+        }
+        let value = default_value(&as_source(column, implicit))
+            .map_err(|why| cannot_tell(&found.name, column, why))?;
+        let other = self.db.query_row(&look, params![value], |row| row.get::<_, String>(0)).optional();
+        let Some(other) = other.map_err(|e| self.refused(&look, &e))? else { return Ok(()) };
+        let reads = self
+            .db
+            .query_row("SELECT quote(?1)", params![value], |row| row.get::<_, String>(0))
+            .map_err(|e| self.refused(&look, &e))?;
+        Err(other_values(&found.name, column, &clipped(&other), &clipped(&reads), rename_away(found, there)))
     }
 
     fn rename_column(&self, table: &str, from: &str, to: &str) -> Result<()> {
@@ -501,12 +528,16 @@ fn differs(found: &Found, there: &FoundColumn, name: &str, wanted: &str) -> Erro
     )
     .note(format!("wanted: {} {wanted}", quote(name)))
     .note(format!("found:  {} {}", quote(&there.name), there.declared))
-    .help(format!(
+    .help(rename_away(found, there))
+}
+
+fn rename_away(found: &Found, there: &FoundColumn) -> String {
+    format!(
         "ALTER TABLE {} RENAME COLUMN {} TO {};",
         quote(&found.name),
         quote(&there.name),
         quote(&format!("{}_before", there.name))
-    ))
+    )
 }
 
 fn no_column(found: &Found, column: &str) -> Error {
