@@ -156,7 +156,7 @@ fn best_customers(path: &Path) -> Result<()> {
         Ok(format!("{name:<12} {tier:<7} {orders:>6} {revenue:>12}"))
     })?;
     let rows = rows.collect::<rusqlite::Result<Vec<String>>>()?;
-    say!("\nthe {} best customers, as view best_customers has them in {}", rows.len(), path.display());
+    say!("\nthe {} best customers, as the target has them in view best_customers", rows.len());
     say!("{:<12} {:<7} {:>6} {:>12}", "name", "tier", "orders", "revenue");
     rows.iter().for_each(|row| say!("{row}"));
     ensure!(!rows.is_empty(), "view best_customers is empty");

@@ -658,7 +658,7 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
         // a view says all that it holds once, when its tables are whole
         if let Some(view) = &flow.view {
             differences
-                .push(format!("flow \"{}\" is new, and view \"{view}\" has spoken before it", flow.name));
+                .push(format!("flow \"{}\" is new, and a view begins with a copy of its tables: those of \"{view}\" have been copied", flow.name));
         }
         let followed = checkpoint.sources.get(&flow.source);
         let old = followed.into_iter().flat_map(|state| state.structures.tables());

@@ -414,10 +414,13 @@ impl Driver {
                             after,
                         };
                         if let Some(views) = &self.views
-                            && copied_by(&event).iter().any(|table| views.tables.contains(table))
+                            && let Some(table) =
+                                copied_by(&event).into_iter().find(|table| views.tables.contains(table))
                         {
                             if views.voice.last().is_some() {
-                                self.status.info("views are silent until the table is whole again");
+                                self.status.info(format!(
+                                    "table {table} is copied again: views are silent until it is whole, targets keep what they said"
+                                ));
                             }
                             // before the tick is closed
                             views.voice.hush(open.tick);
@@ -689,6 +692,9 @@ impl Driver {
             voice.speak(tick + 1);
             self.checkpoint(tick, state)?;
             faults::at("views.speak");
+        }
+        if voice.at(*last_tick).until.is_some() {
+            self.status.info("views speak again");
         }
         let first = voice.last().unwrap_or(open.tick);
         *last_tick = self.close(open).await?;
