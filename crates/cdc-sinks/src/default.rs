@@ -114,6 +114,13 @@ pub(crate) fn no_comment(column: Option<&str>, why: &str) -> String {
     format!("{what} has no comment: {why}")
 }
 
+/// A line for people: a comment that a target has in part.
+pub(crate) fn part_of_comment(column: Option<&str>, why: &str) -> String {
+    let what =
+        column.map_or_else(|| "the target's table".to_owned(), |c| format!("column \"{c}\" of the target"));
+    format!("{what} has not all of its comment: {why}")
+}
+
 /// The columns whose defaults a change brings, and the comments, each with its column.
 pub(crate) fn brought(change: &TargetSchemaChange) -> (Vec<&Column>, Vec<(Option<&str>, &str)>) {
     match change {

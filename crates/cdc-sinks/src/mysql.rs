@@ -121,7 +121,7 @@ mod write;
 pub use options::MysqlOptions;
 pub use reader::MysqlReader;
 
-use crate::default::{brought, no_comment, no_default};
+use crate::default::{brought, no_default, part_of_comment};
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, SERVER_NAME_MARIADB, SERVER_NAME_MYSQL, Sink, TargetBatch,
@@ -1102,7 +1102,7 @@ impl Sink for MysqlSink {
         });
         let comments = comments
             .into_iter()
-            .filter_map(|(column, comment)| Some(no_comment(column, default::odd_comment(comment)?)));
+            .filter_map(|(column, comment)| Some(part_of_comment(column, default::odd_comment(comment)?)));
         defaults.chain(comments).collect()
     }
 

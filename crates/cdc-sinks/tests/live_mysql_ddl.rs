@@ -825,6 +825,12 @@ fn defaults_and_comments_are_those_of_the_source_as_far_as_they_mean_the_same() 
         twice(&mut *sink, &comment(Some(format!("c{i}")), &format!("again '{i}'")));
     }
     twice(&mut *sink, &comment(None, "again"));
+    // of a comment that the server does not hold, what it holds
+    let odd = comment(Some("c0".into()), "a \u{1f642} b");
+    twice(&mut *sink, &odd);
+    assert!(sink.leaves_out(&odd)[0].contains("column \"c0\" of the target has not all of its comment"));
+    let held = "SELECT COLUMN_COMMENT FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND COLUMN_NAME = 'c0' AND TABLE_NAME = 'all'";
+    assert_eq!(target.run(held), ["a \u{fffd} b"]);
     sink.commit(2, &binding(2)).unwrap();
     target.run("INSERT INTO `all` (id) VALUES (3)");
     let nothing = Row::pack(std::iter::once(Value::Int(2)).chain(defaults().iter().map(|_| Value::Null)));

@@ -14,7 +14,7 @@
 //! table with rows is refused.
 
 use super::conn::{Errors, Link};
-use super::default::{carried, clauses, comment_clause, default_literal, needs_parentheses, odd_comment};
+use super::default::{carried, clauses, comment_clause, default_literal, held_comment, needs_parentheses};
 use super::look::{Found, FoundColumn, ROW_NUMBER, column_sql, create_table, row_number_sql};
 use super::sql::{clipped, quote, quote_all, text};
 use super::types::{Declared, Dialect, Pushed, Slot, declared, hides_labels, layout, normal, takes};
@@ -94,7 +94,8 @@ impl Change<'_> {
             TargetSchemaChange::AlterColumnDefault { table, column } => self.alter_default(table, column),
             TargetSchemaChange::AlterComment { table, column: None, comment } => {
                 let found = self.there(table)?;
-                if found.comment == *comment || odd_comment(comment).is_some() {
+                let comment = &held_comment(comment);
+                if found.comment == *comment {
                     return Ok(Step::Nothing);
                 }
                 Ok(Step::definition(format!("ALTER TABLE {} COMMENT = {}", quote(table), text(comment))))
@@ -229,7 +230,8 @@ impl Change<'_> {
     fn alter_comment(&mut self, table: &str, column: &str, comment: &str) -> Result<Step> {
         let found = self.there(table)?;
         let there = found.column(column).ok_or_else(|| no_column(&found, column))?;
-        if there.comment == comment || odd_comment(comment).is_some() {
+        let comment = &*held_comment(comment);
+        if there.comment == comment {
             return Ok(Step::Nothing);
         }
         let shown = self

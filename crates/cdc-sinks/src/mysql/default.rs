@@ -104,15 +104,23 @@ pub(crate) fn clauses(column: &Column, declared: &Declared, dialect: &Dialect) -
 
 /// ` COMMENT '..'`; nothing for none.
 pub(crate) fn comment_clause(comment: &str) -> String {
-    if comment.is_empty() || odd_comment(comment).is_some() {
+    if comment.is_empty() {
         return String::new();
     }
-    format!(" COMMENT {}", sql::text(comment))
+    format!(" COMMENT {}", sql::text(&held_comment(comment)))
 }
 
-/// Why a comment has no place at the target.
+/// A comment as the target holds it.
+pub(crate) fn held_comment(comment: &str) -> String {
+    comment.chars().map(|c| if c > '\u{ffff}' { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// What of a comment has no place at the target.
 pub(crate) fn odd_comment(comment: &str) -> Option<&'static str> {
-    comment.chars().any(|c| c > '\u{ffff}').then_some("MySQL takes no character beyond U+FFFF in comments")
+    comment
+        .chars()
+        .any(|c| c > '\u{ffff}')
+        .then_some("MySQL takes no character beyond U+FFFF in comments, U+FFFD stands for them")
 }
 
 /// Does DEFAULT of this type take a literal only as an expression, in parentheses?
