@@ -41,6 +41,7 @@ use cdc_mysql::narrow::Narrow;
 use cdc_mysql::server::Server;
 use cdc_mysql::snapshot::chunk::{ChunkKey, KeyRange, quote_name};
 use cdc_schema::coerce::Coercion;
+use cdc_schema::evolved::Evolved;
 use cdc_schema::merge::same_type;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -184,8 +185,14 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
         .ok_or_else(|| Error::definite(codes::NO_FLOW, "no flow reads a source"))?;
     let config = Config::from_options(&source.options)?.relative_to(&options.base);
     let mut conn = connect(&config).await?;
-    let (structures, _) = cdc_mysql::capture::discover(&mut conn, &config).await?;
-    let schemas: Vec<Arc<TableSchema>> = structures.tables().cloned().collect();
+    let mut evolved =
+        EvolvedNow { state: options.state.clone(), end: Instant::now() + options.wait, checkpoint: None };
+    let schemas: Vec<Arc<TableSchema>> = match cdc_mysql::capture::discover(&mut conn, &config).await {
+        Ok((structures, _)) => structures.tables().cloned().collect(),
+        // all of them were dropped since a run has been here
+        Err(error) if error.code() == codes::NO_TABLES && evolved.is_known()? => Vec::new(),
+        Err(error) => return Err(error),
+    };
     // what a run would refuse is no difference
     let narrow = Arc::new(Narrow::new(&Server::ask(&mut conn).await?));
     let dates = DateView::new(config.zero_dates);
@@ -195,8 +202,6 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
     let with_views: Vec<Arc<TableSchema>> =
         shown.iter().cloned().chain(graph.views.iter().map(|view| view.schema.clone())).collect();
     crate::job::bind_all(plan, &with_views)?;
-    let mut evolved =
-        EvolvedNow { state: options.state.clone(), end: Instant::now() + options.wait, checkpoint: None };
     for sink in plan.sinks.iter().filter(|s| plan.flows.iter().any(|f| f.sink == s.name)) {
         let Some(mut reader) = cdc_sinks::registry::reader(sink, &options.base)? else {
             report.skipped.push(sink.name.clone());
@@ -247,6 +252,13 @@ async fn compare(plan: &Plan, options: &Options, each: &mut dyn FnMut(&str, u64)
                 table(conn, reader, &sink.name, &target, &feeds, options, told).await?
             });
         }
+        let tables = evolved.tables(&sink.name)?;
+        for table in tables.iter().filter(|t| t.feeds.is_empty()) {
+            let is_told = report.tables.iter().any(|r| r.sink == sink.name && r.target == table.name);
+            if !is_told {
+                report.tables.push(kept(reader.as_mut(), plan, &sink.name, table)?);
+            }
+        }
     }
     let _ = conn.disconnect().await;
     Ok(report)
@@ -260,6 +272,20 @@ struct EvolvedNow {
 }
 
 impl EvolvedNow {
+    /// Has a run been here?
+    fn is_known(&mut self) -> Result<bool> {
+        if let (None, Some(state)) = (&self.checkpoint, &self.state) {
+            self.checkpoint = StateDir::peek(state)?;
+        }
+        Ok(self.checkpoint.is_some())
+    }
+
+    /// What the last checkpoint says of a sink's tables.
+    fn tables(&mut self, sink: &str) -> Result<Vec<Evolved>> {
+        self.is_known()?;
+        Ok(self.checkpoint.as_ref().and_then(|c| c.evolved.get(sink)).cloned().unwrap_or_default())
+    }
+
     /// How a flow's rows are written, and what is left different. A run that follows a schema change right now has it in its
     /// next checkpoint: that is waited for.
     async fn of(&mut self, sink: &str, bound: &Arc<TargetTable>) -> Result<(Option<Coercion>, Vec<String>)> {
@@ -290,6 +316,28 @@ impl EvolvedNow {
             }
         }
     }
+}
+
+/// A table that nobody feeds any more: the mode has kept it, or the source's patterns have let it go, which its rows do not show. So they
+/// are told, and do not count as different.
+fn kept(reader: &mut dyn TargetReader, plan: &Plan, sink: &str, evolved: &Evolved) -> Result<TableReport> {
+    let mut table = TargetTable::clone(&evolved.table(&TableId::new("", evolved.name.as_str()), 0));
+    // rows that are marked as deleted are as they should be
+    let flags = plan.flows.iter().filter(|f| f.sink == sink).filter_map(|f| f.soft_delete.as_deref());
+    table.soft_delete = flags.filter_map(|flag| table.schema.column_index(flag)).next();
+    let rows = reader.count(&table)?;
+    Ok(TableReport {
+        sink: sink.to_owned(),
+        target: table.name.clone(),
+        sources: Vec::new(),
+        source_rows: 0,
+        target_rows: rows,
+        differing: 0,
+        missing: 0,
+        extra: 0,
+        differences: Vec::new(),
+        left: vec![format!("no table of the source is written to it any more; its {rows} rows are kept")],
+    })
 }
 
 /// A row that differed when it was last looked at: where it comes from, its key at the source, and a hash of that at
