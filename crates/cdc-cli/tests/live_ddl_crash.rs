@@ -825,7 +825,7 @@ fn case_55_names_change_hands_in_sqlite() -> Result<()> {
 }
 
 #[test]
-fn case_55_names_change_hands_in_mysql() -> Result<()> {
+fn case_55_names_change_hands_in_mysql_mysql_only() -> Result<()> {
     names_change_hands(Target::mysql(), "evolve")
 }
 

@@ -554,7 +554,9 @@ async fn a_stream_with_a_flipped_byte() -> Result<()> {
     };
     let all = follow(&mut Capture::start(from(server.port())).await?, Some(&end)).await?;
     let (mut corrupt, mut again, mut unseen) = (0, 0, 0);
-    for after in (0..5000).step_by(131) {
+    // checksums are looked at in one place for both flavors: each byte costs a connection that is given up
+    let step = if server.kind().is_mariadb() { 393 } else { 131 };
+    for after in (0..5000).step_by(step) {
         // another byte of the stream, not of what is asked before
         let mut capture = Capture::start(from(proxy.port())).await?;
         proxy.flip_after(after);
@@ -575,7 +577,7 @@ async fn a_stream_with_a_flipped_byte() -> Result<()> {
         proxy.flip_after(u32::MAX);
     }
     eprintln!("{corrupt} refused, {again} read again, {unseen} outside of events");
-    ensure!(corrupt + again >= 10, "hardly an event was hit");
+    ensure!(corrupt + again >= 1310 / step, "hardly an event was hit");
     Ok(())
 }
 
