@@ -73,6 +73,36 @@ fn case_72_and_73_views_say_what_the_source_says_at_every_moment() -> Result<()>
     Ok(())
 }
 
+/// A run is killed at a step while rows change, and goes on behind it. `begin` is done once it has started.
+fn killed_at(
+    job: &Job,
+    database: &str,
+    n: usize,
+    (step, nth): (&str, u32),
+    begin: impl FnOnce(&mut Run) -> Result<()>,
+) -> Result<()> {
+    let mut random = Random::new(n as u64);
+    let mut command = job.command("run", &["--workers", if n % 2 == 0 { "1" } else { "2" }]);
+    command.env("FAILPOINTS", format!("{step}={}*off->return", nth - 1));
+    let mut run = Run::start(&mut command)?;
+    begin(&mut run)?;
+    let mut rounds = 0;
+    while !run.has_ended()? {
+        ensure!(rounds < 60, "it never gets to {step}\n{}", run.err());
+        server().sql(&format!("USE {database}; {} DO SLEEP(0.05)", random.changes(10)))?;
+        rounds += 1;
+    }
+    let said = run.wait()?;
+    ensure!(said.code.is_none(), "it was to be killed at {step}\n{}", said.text());
+    server().sql(&format!("USE {database}; {}", random.changes(20)))?;
+    let again = job.catch_up(&[])?;
+    let runs =
+        || format!("{step}, {nth}. time: it was killed:\n{}\nand went on:\n{}", said.text(), again.text());
+    compare(job, database).with_context(runs)?;
+    job.verify().with_context(runs)?;
+    Ok(())
+}
+
 #[test]
 fn case_75_killed_at_each_step_with_views() -> Result<()> {
     let steps = [
@@ -85,28 +115,9 @@ fn case_75_killed_at_each_step_with_views() -> Result<()> {
         ("sink.commit", 5),
         ("sink.committed", 6),
     ];
-    for (n, (step, nth)) in steps.into_iter().enumerate() {
+    for (n, step) in steps.into_iter().enumerate() {
         let database = format!("v_step_{n}");
-        let job = job(&database)?;
-        let mut random = Random::new(n as u64);
-        let mut command = job.command("run", &["--workers", if n % 2 == 0 { "1" } else { "2" }]);
-        command.env("FAILPOINTS", format!("{step}={}*off->return", nth - 1));
-        let mut run = Run::start(&mut command)?;
-        let mut rounds = 0;
-        while !run.has_ended()? {
-            ensure!(rounds < 60, "it never gets to {step}\n{}", run.err());
-            server().sql(&format!("USE {database}; {} DO SLEEP(0.05)", random.changes(10)))?;
-            rounds += 1;
-        }
-        let said = run.wait()?;
-        ensure!(said.code.is_none(), "it was to be killed at {step}\n{}", said.text());
-        server().sql(&format!("USE {database}; {}", random.changes(20)))?;
-        let again = job.catch_up(&[])?;
-        let runs = || {
-            format!("{step}, {nth}. time: it was killed:\n{}\nand went on:\n{}", said.text(), again.text())
-        };
-        compare(&job, &database).with_context(runs)?;
-        job.verify().with_context(runs)?;
+        killed_at(&job(&database)?, &database, n, step, |_| Ok(()))?;
     }
     Ok(())
 }
@@ -301,31 +312,14 @@ fn case_75_killed_at_each_step_while_a_table_is_copied_anew() -> Result<()> {
         ("checkpoint.saved", 3),
         ("sink.committed", 3),
     ];
-    for (n, (step, nth)) in steps.into_iter().enumerate() {
+    for (n, step) in steps.into_iter().enumerate() {
         let database = format!("v_anew_{n}");
         let job = job(&database)?;
         job.catch_up(&[])?;
-        let mut random = Random::new(n as u64);
-        let mut command = job.command("run", &["--workers", if n % 2 == 0 { "2" } else { "1" }]);
-        command.env("FAILPOINTS", format!("{step}={}*off->return", nth - 1));
-        let mut run = Run::start(&mut command)?;
-        run.says("going on from tick")?;
-        server().sql(&copied_anew(&database, n))?;
-        let mut rounds = 0;
-        while !run.has_ended()? {
-            ensure!(rounds < 60, "it never gets to {step}\n{}", run.err());
-            server().sql(&format!("USE {database}; {} DO SLEEP(0.05)", random.changes(10)))?;
-            rounds += 1;
-        }
-        let said = run.wait()?;
-        ensure!(said.code.is_none(), "it was to be killed at {step}\n{}", said.text());
-        server().sql(&format!("USE {database}; {}", random.changes(20)))?;
-        let again = job.catch_up(&[])?;
-        let runs = || {
-            format!("{step}, {nth}. time: it was killed:\n{}\nand went on:\n{}", said.text(), again.text())
-        };
-        compare(&job, &database).with_context(runs)?;
-        job.verify().with_context(runs)?;
+        killed_at(&job, &database, n, step, |run| {
+            run.says("going on from tick")?;
+            server().sql(&copied_anew(&database, n)).map(drop)
+        })?;
     }
     Ok(())
 }
