@@ -82,7 +82,7 @@ fn killed_at(
     begin: impl FnOnce(&mut Run) -> Result<()>,
 ) -> Result<()> {
     let mut random = Random::new(n as u64);
-    let mut command = job.command("run", &["--workers", if n % 2 == 0 { "1" } else { "2" }]);
+    let mut command = job.command("run", &["--workers", if n.is_multiple_of(2) { "1" } else { "2" }]);
     command.env("FAILPOINTS", format!("{step}={}*off->return", nth - 1));
     let mut run = Run::start(&mut command)?;
     begin(&mut run)?;
