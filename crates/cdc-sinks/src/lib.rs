@@ -35,6 +35,8 @@ pub mod jsonl;
 pub mod mysql;
 #[cfg(feature = "null")]
 pub mod null;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod pending;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod registry;

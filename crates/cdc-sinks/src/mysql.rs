@@ -122,10 +122,11 @@ pub use options::MysqlOptions;
 pub use reader::MysqlReader;
 
 use crate::default::{brought, no_default, part_of_comment};
+use crate::pending::Pending;
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
-    Delivery, JobIdentity, Resume, SERVER_NAME_MARIADB, SERVER_NAME_MYSQL, Sink, TargetBatch,
-    TargetSchemaChange, TargetTable, Upstream,
+    Delivery, JobIdentity, Resume, SERVER_NAME_MARIADB, SERVER_NAME_MYSQL, Sink, TargetBatch, TargetChange,
+    TargetOp, TargetSchemaChange, TargetTable, Upstream,
 };
 use cdc_core::plan::pattern::TableSet;
 use cdc_core::position::Binding;
@@ -136,7 +137,7 @@ use cdc_core::{Error, Result, Row, codes};
 use conn::{Errors, LOCK_SECONDS, Link};
 use ddl::Step;
 use look::{Found, ROW_NUMBER, create_table};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use types::Dialect;
 use write::{Way, Writer};
@@ -154,6 +155,10 @@ const BESIDE: u32 = 3;
 
 /// `changing` of a table that has gone, or has another name, in a tick that is not committed: it is not listed any more.
 const GONE: u32 = 4;
+
+/// Changes that wait at most, and their bytes.
+const WAITING: usize = 20_000;
+const WAITING_BYTES: usize = 8 << 20;
 
 /// What each of our tables has, in order.
 const OURS: [(&str, &[&str]); 2] = [
@@ -266,6 +271,8 @@ pub struct MysqlSink {
     inspected: Option<(JobIdentity, bool)>,
     /// By table name; made by `prepare`.
     writers: HashMap<String, Writer>,
+    /// Changes that the open transaction is to make, by table: see [`crate::pending`].
+    waiting: BTreeMap<String, Pending>,
     /// The number of our last session at the server.
     session: u32,
     open: Open,
@@ -344,6 +351,7 @@ impl MysqlSink {
             claim: None,
             inspected: None,
             writers: HashMap::new(),
+            waiting: BTreeMap::new(),
             session: 0,
             open: Open::default(),
             made: Vec::new(),
@@ -409,6 +417,39 @@ impl MysqlSink {
                 Err(fenced(&self.options, held.as_ref()))
             }
         }
+    }
+
+    /// Lets a tick's changes of a table with a key wait. Where there are updates in part among them, which are no rows, they are made at
+    /// once.
+    fn take(&mut self, table: &str, tick: &[TargetChange]) -> Result<()> {
+        if tick.iter().any(|c| c.is_in_part() || (c.op == TargetOp::Upsert && c.row.is_none())) {
+            self.flush(Some(table))?;
+            let errors = Errors(&self.options);
+            let (Some(link), Some(writer)) = (&mut self.link, self.writers.get(table)) else {
+                return Err(not_claimed());
+            };
+            return writer.write(&mut Way { link, errors }, tick);
+        }
+        let pending = self.waiting.entry(table.to_owned()).or_default();
+        tick.iter().for_each(|change| pending.push(change));
+        let (rows, bytes) =
+            self.waiting.values().fold((0, 0), |(rows, bytes), p| (rows + p.len(), bytes + p.bytes));
+        if rows >= WAITING || bytes >= WAITING_BYTES { self.flush(None) } else { Ok(()) }
+    }
+
+    /// Writes all that waits, or all that waits for one table.
+    fn flush(&mut self, only: Option<&str>) -> Result<()> {
+        let errors = Errors(&self.options);
+        for (table, pending) in self.waiting.iter_mut().filter(|(t, _)| only.is_none_or(|only| only == *t)) {
+            if pending.is_empty() {
+                continue;
+            }
+            let (Some(link), Some(writer)) = (&mut self.link, self.writers.get(table)) else {
+                return Err(not_claimed());
+            };
+            writer.write_last(&mut Way { link, errors }, pending.take())?;
+        }
+        Ok(())
     }
 
     /// Runs `work` in the open transaction, or in one of its own. Any error rolls back what is open.
@@ -779,6 +820,7 @@ impl MysqlSink {
                 .note("in between a table is changed")
                 .help("start again: it goes on from where the target stands"));
         }
+        self.flush(None)?;
         let binding = serde_json::to_string(binding)
             .map_err(|e| Error::definite(codes::INTERNAL, format!("a binding cannot be written: {e}")))?;
         // what an earlier run has begun may still have to come again
@@ -928,6 +970,7 @@ impl Sink for MysqlSink {
         self.seen.clear();
         self.changed.clear();
         self.writers.clear();
+        self.waiting.clear();
         let mut link = match looked {
             Some(link) => link,
             None => Link::open(&self.options, false)?,
@@ -982,6 +1025,8 @@ impl Sink for MysqlSink {
         self.check_name(&table.name)?;
         check_key(table)?;
         let claim = self.claim.clone().ok_or_else(not_claimed)?;
+        // in the shape that they came in
+        self.flush(Some(&table.name)).inspect_err(|_| self.rollback())?;
         let mut found = self.look(&table.name)?;
         let between = self.is_between(&table.name);
         if between && found.is_none() {
@@ -1047,10 +1092,16 @@ impl Sink for MysqlSink {
                 .note("a schema change was made there, and the source has not given it out again in front of these rows")
                 .help("start with the pipeline file that it began with; or copy the table anew"));
             };
-            self.open.counted |= batch.table.is_multiset() && !changes.is_empty();
-            let errors = Errors(&self.options);
-            let Some(link) = &mut self.link else { return Err(not_claimed()) };
-            writer.write(&mut Way { link, errors }, changes)
+            if batch.table.is_multiset() {
+                self.open.counted |= !changes.is_empty();
+                let errors = Errors(&self.options);
+                let Some(link) = &mut self.link else { return Err(not_claimed()) };
+                return writer.write(&mut Way { link, errors }, changes);
+            }
+            for tick in changes.chunk_by(|a, b| a.tick == b.tick) {
+                self.take(&batch.table.name, tick)?;
+            }
+            Ok(())
         });
         result.inspect_err(|_| self.rollback())
     }
@@ -1067,6 +1118,8 @@ impl Sink for MysqlSink {
             if tick <= u64::try_from(self.open.covered).unwrap_or(0) {
                 return Ok(None);
             }
+            // what waits may be one of them
+            self.flush(Some(&table.name))?;
             // between two shapes: the write says so
             let Some(writer) = self.writers.get(&table.name) else { return Ok(None) };
             let errors = Errors(&self.options);
@@ -1077,6 +1130,7 @@ impl Sink for MysqlSink {
     }
 
     fn apply(&mut self, change: &TargetSchemaChange) -> Result<()> {
+        self.flush(None).inspect_err(|_| self.rollback())?;
         for name in names(change) {
             self.check_name(name)?;
             self.writers.remove(name);
@@ -1147,6 +1201,7 @@ impl Sink for MysqlSink {
         self.between.extend(changed);
         // a table may have another shape than the one it is written in
         self.writers.clear();
+        self.waiting.clear();
     }
 }
 

@@ -77,7 +77,6 @@ mod ddl;
 mod error;
 mod look;
 mod options;
-mod pending;
 mod preflight;
 mod reader;
 mod silence;

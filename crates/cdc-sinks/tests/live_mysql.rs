@@ -5,6 +5,7 @@ mod common;
 mod target;
 
 use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetSchemaChange, TargetTable};
+use cdc_core::event::Op;
 use cdc_core::schema::{Charset, Column, ColumnType};
 use cdc_core::tick::Tick;
 use cdc_core::value::Value;
@@ -152,8 +153,16 @@ fn a_session_of_ours_that_the_server_still_holds_is_ended() {
 fn a_deadlock_and_too_many_connections_are_tried_again() {
     let server = start();
     let target = Target::new(&server, "busy");
-    let table = orders();
-    let rows: Vec<Row> = (1..=50).map(|i| order(i, "a")).collect();
+    let columns = vec![
+        Column::new("id", int()).not_null(),
+        Column::new("note", varchar()),
+        Column::new("more", varchar()),
+    ];
+    let table = table("orders", columns, &[0]);
+    let row = |id: i64, note, more| Row::pack([Value::Int(id), text(note), more]);
+    let in_part =
+        |id, note| TargetChange { source_op: Op::Update, ..upsert(&table, 2, &row(id, note, Value::Absent)) };
+    let rows: Vec<Row> = (1..=50).map(|i| row(i, "a", Value::Null)).collect();
     let mut sink = target.filled(&table, &rows);
     let transient = |result: Result<()>, code, words: &[&str]| {
         let error = refused(result, code, words);
@@ -161,7 +170,8 @@ fn a_deadlock_and_too_many_connections_are_tried_again() {
     };
     // a deadlock: the other transaction has written more, so ours is the victim
     std::thread::scope(|scope| {
-        sink.write(&upserts(&table, 2, &[order(1, "ours")])).unwrap();
+        // with updates in part, which do not wait until a commit
+        sink.write(&batch(&table, vec![in_part(1, "ours")])).unwrap();
         let other = scope.spawn(|| {
             target.run(
                 "START TRANSACTION; UPDATE orders SET note = 'theirs' WHERE id > 1; \
@@ -169,7 +179,7 @@ fn a_deadlock_and_too_many_connections_are_tried_again() {
             )
         });
         std::thread::sleep(Duration::from_millis(700));
-        transient(sink.write(&upserts(&table, 2, &[order(2, "ours")])), codes::TARGET_BUSY, &["deadlock"]);
+        transient(sink.write(&batch(&table, vec![in_part(2, "ours")])), codes::TARGET_BUSY, &["deadlock"]);
         other.join().unwrap();
     });
     sink.rollback();
@@ -181,7 +191,7 @@ fn a_deadlock_and_too_many_connections_are_tried_again() {
     let mut first = open();
     first.inspect(&job("x")).unwrap();
     transient(open().inspect(&job("x")).map(|_| ()), codes::TARGET_OPEN, &["too many connections"]);
-    commit(&mut *sink, 2, &[upserts(&table, 2, &[order(1, "ours")])]);
+    commit(&mut *sink, 2, &[upserts(&table, 2, &[row(1, "ours", Value::Null)])]);
     assert_eq!(target.run("SELECT COUNT(*), SUM(note = 'ours') FROM orders"), ["50|1"]);
 }
 
@@ -195,23 +205,23 @@ fn values_and_rows_that_do_not_fit_are_shown() {
     // too long, among rows that are not: strict, so nothing is cut
     let long = order(2, &"x".repeat(101));
     let words = ["Data too long", "column 'note'", "key (2)"];
-    refused(sink.write(&upserts(&table, 2, &[order(1, "a"), long])), codes::TARGET_VALUE, &words);
+    refused(done(&mut *sink, 2, &[upserts(&table, 2, &[order(1, "a"), long])]), codes::TARGET_VALUE, &words);
     // what a MariaDB has and MySQL has not, or nobody has
     let day = table_of_time();
     let mut sink2 = target.claimed();
     sink2.prepare(&day).unwrap();
     let late = Value::Timestamp(cdc_core::value::Timestamp { micros: 4_300_000_000_000_000 });
     let row = Row::pack([Value::Int(1), late]);
-    refused(sink2.write(&upserts(&day, 2, &[row])), codes::TARGET_VALUE, &["key (1)", "times"]);
+    refused(done(&mut *sink2, 2, &[upserts(&day, 2, &[row])]), codes::TARGET_VALUE, &["key (1)", "times"]);
     // larger than a statement may be
     target.run("SET GLOBAL max_allowed_packet = 1048576");
     let mut sink = target.claimed();
     let blobs = table_of_blobs();
     sink.prepare(&blobs).unwrap();
     let blob = |id, n: usize| Row::pack([Value::Int(id), Value::Bytes(vec![7; n].into())]);
-    sink.write(&upserts(&blobs, 2, &[blob(1, 900_000), blob(2, 900_000), blob(3, 10)])).unwrap();
+    done(&mut *sink, 2, &[upserts(&blobs, 2, &[blob(1, 900_000), blob(2, 900_000), blob(3, 10)])]).unwrap();
     let words = ["max_allowed_packet", "key (4)"];
-    refused(sink.write(&upserts(&blobs, 2, &[blob(4, 1_100_000)])), codes::TARGET_VALUE, &words);
+    refused(done(&mut *sink, 3, &[upserts(&blobs, 2, &[blob(4, 1_100_000)])]), codes::TARGET_VALUE, &words);
 }
 
 fn table_of_time() -> Arc<TargetTable> {

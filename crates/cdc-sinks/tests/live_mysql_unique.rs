@@ -30,7 +30,7 @@ fn a_unique_index_that_is_added_while_we_write_costs_no_row() {
         (1, &[order(1, "b")]),
     ] {
         target.run("ALTER TABLE orders ADD UNIQUE INDEX theirs (note)");
-        let error = refused(sink.write(&upserts(&table, 2, rows)), codes::TARGET_SHAPE, &words);
+        let error = refused(done(&mut *sink, 2, &[upserts(&table, 2, rows)]), codes::TARGET_SHAPE, &words);
         let text = error.to_string();
         assert!(
             !error.is_transient() && text.contains(&format!("key ({key})")) && text.contains("row: "),
@@ -38,7 +38,7 @@ fn a_unique_index_that_is_added_while_we_write_costs_no_row() {
         );
         target.equal(&table, &first);
         // from now on the table is seen to be another one
-        refused(sink.write(&upserts(&table, 2, rows)), codes::TARGET_SHAPE, &words);
+        refused(done(&mut *sink, 2, &[upserts(&table, 2, rows)]), codes::TARGET_SHAPE, &words);
         target.run("ALTER TABLE orders DROP INDEX theirs");
         sink.write(&upserts(&table, 2, &first)).unwrap();
         sink.rollback();
@@ -71,7 +71,7 @@ fn keys_of_several_columns_and_rows_of_an_invalid_enum_are_compared_too() {
     for wrong in [row(1, "q", 1, 10), row(3, "p", 1, 20), row(3, "p", 0, 20)] {
         target.run("ALTER TABLE t ADD UNIQUE INDEX theirs (n)");
         let words = ["(`n`) is unique there", "DROP INDEX `theirs`", "the row meets another one"];
-        refused(sink.write(&upserts(&table, 2, &[wrong])), codes::TARGET_SHAPE, &words);
+        refused(done(&mut *sink, 2, &[upserts(&table, 2, &[wrong])]), codes::TARGET_SHAPE, &words);
         target.equal(&table, &first);
         target.run("ALTER TABLE t DROP INDEX theirs");
         sink.prepare(&table).unwrap();
@@ -89,7 +89,11 @@ fn a_key_that_is_no_primary_one_is_compared_too() {
     sink.write(&upserts(&table, 2, &[order(1, "b")])).unwrap();
     sink.commit(2, &binding(2)).unwrap();
     target.run("ALTER TABLE orders ADD UNIQUE INDEX theirs (note)");
-    refused(sink.write(&upserts(&table, 3, &[order(2, "b")])), codes::TARGET_SHAPE, &["DROP INDEX `theirs`"]);
+    refused(
+        done(&mut *sink, 3, &[upserts(&table, 3, &[order(2, "b")])]),
+        codes::TARGET_SHAPE,
+        &["DROP INDEX `theirs`"],
+    );
     target.equal(&table, &[order(1, "b")]);
 }
 

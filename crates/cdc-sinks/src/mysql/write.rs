@@ -19,7 +19,12 @@
 //! off at MySQL by default), it silently cuts values that do not fit, as if IGNORE were written (seen in that very
 //! measurement), and it has no update of a row that is there, only REPLACE.
 //!
-//! Order. A batch is net per key and tick; within a tick deletes go first: under a case-insensitive key, upsert 'A'
+//! Changes of several ticks wait and go together, of each key the last one ([`crate::pending`]): what is in between nobody sees, since
+//! they are committed at once. Rows that are neighbours at the target are so in the statement too. The next statement is made while the
+//! server is at work on the one before it.
+//!
+//! Order. What waits has one change for each key, and deletes go first. Ticks with updates in part do not wait: a batch is net
+//! per key and tick, and within a tick deletes go first: under a case-insensitive key, upsert 'A'
 //! and then delete 'a' would leave no row. If a delete comes after an upsert of the same tick all the same, it
 //! is moved in front, unless a key comes twice in that tick: then the batch is not net (a transaction beyond the
 //! memory limit, in its own order), and the order is what makes it right.
@@ -46,13 +51,20 @@ use super::conn::{Errors, Given, Link, NOT_STRICT, STRICT};
 use super::look::{Found, ROW_NUMBER};
 use super::sql::{clipped, quote, quote_all};
 use super::types::{Dialect, Pushed, Slot};
+use crate::pending::Change;
 use cdc_core::connector::{TargetChange, TargetOp, TargetTable};
+use cdc_core::event::Op;
 use cdc_core::{Error, Row, codes};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 /// Bytes of a statement.
 const STATEMENT_BYTES: usize = 512 << 10;
+
+/// Changes of which the statements are made by another thread.
+const BESIDE: usize = 500;
 
 /// Keys of a DELETE. The server looks each up in the index, but only up to a size of its own of the condition.
 const KEYS: usize = 500;
@@ -77,12 +89,12 @@ pub(crate) struct Writer {
     has_row_number: bool,
 }
 
-/// Rows on their way into one statement.
-#[derive(Debug, Default)]
-struct Pending<'c> {
-    sql: Vec<u8>,
-    changes: Vec<&'c TargetChange>,
-    op: Option<TargetOp>,
+/// What changes are written by.
+enum Piece<'c> {
+    /// A statement, and the changes that it makes: all of them deletes, or all upserts.
+    Statement(Vec<u8>, &'c [&'c TargetChange]),
+    /// A row with an ENUM's invalid value.
+    Invalid(&'c TargetChange),
 }
 
 /// Where rows go.
@@ -151,37 +163,49 @@ impl Writer {
         }
     }
 
-    /// Writes changes into the open transaction.
+    /// Writes changes into the open transaction: what is to become of each key, and nothing of what it was in between.
+    pub(crate) fn write_last(&self, way: &mut Way<'_>, changes: Vec<(Row, Change)>) -> Result<(), Error> {
+        let change = |(key, change): (Row, Change)| {
+            let (op, row) = match change {
+                Change::Upsert(row, _) => (TargetOp::Upsert, Some(row)),
+                Change::Delete | Change::Count(_) => (TargetOp::Delete, None),
+            };
+            // for messages these are as good as any
+            let (tick, ordinal, source_op, before, origin) = (0, 0, Op::Update, None, 0);
+            TargetChange { tick, ordinal, op, source_op, key, row, before, origin }
+        };
+        let changes: Vec<TargetChange> = changes.into_iter().map(change).collect();
+        let (mut all, upserts): (Vec<_>, Vec<_>) = changes.iter().partition(|c| c.op == TargetOp::Delete);
+        all.extend(upserts);
+        self.whole(way, &all)
+    }
+
+    /// Writes changes into the open transaction, each of them.
     pub(crate) fn write(&self, way: &mut Way<'_>, changes: &[TargetChange]) -> Result<(), Error> {
-        let mut pending = Pending::default();
         if self.table.is_multiset() {
             for run in changes.chunk_by(|a, b| a.op == b.op) {
                 if run.first().is_some_and(|c| c.op == TargetOp::Delete) {
-                    self.flush(way, &mut pending)?;
                     self.take_away(way, run)?;
                 } else {
-                    for change in run {
-                        self.add(way, &mut pending, change)?;
-                    }
+                    self.whole(way, &run.iter().collect::<Vec<_>>())?;
                 }
             }
-            return self.flush(way, &mut pending);
+            return Ok(());
         }
         for tick in changes.chunk_by(|a, b| a.tick == b.tick) {
-            let moved = self.rows_that_move(way, &mut pending, tick)?;
+            let moved = self.rows_that_move(way, tick)?;
+            let mut all: Vec<&TargetChange> = tick.iter().collect();
             if deletes_move(tick) {
-                let (deletes, upserts): (Vec<_>, Vec<_>) =
-                    tick.iter().partition(|c| c.op == TargetOp::Delete);
-                for change in deletes.into_iter().chain(upserts) {
-                    self.keyed(way, &mut pending, &moved, change)?;
-                }
-            } else {
-                for change in tick {
-                    self.keyed(way, &mut pending, &moved, change)?;
+                all.sort_by_key(|c| c.op);
+            }
+            for run in all.chunk_by(|a, b| !a.is_in_part() && !b.is_in_part()) {
+                match run {
+                    [change] if change.is_in_part() => self.in_part(way, &moved, change)?,
+                    whole => self.whole(way, whole)?,
                 }
             }
         }
-        self.flush(way, &mut pending)
+        Ok(())
     }
 
     /// The first of these keys whose row comes from another source table than `owners`, and which.
@@ -227,18 +251,13 @@ impl Writer {
         Ok(None)
     }
 
-    /// A change of a table with a key.
-    fn keyed<'c>(
+    /// An update of a row of which not all columns are known.
+    fn in_part(
         &self,
         way: &mut Way<'_>,
-        pending: &mut Pending<'c>,
         moved: &HashMap<&Row, Given>,
-        change: &'c TargetChange,
+        change: &TargetChange,
     ) -> Result<(), Error> {
-        if !change.is_in_part() {
-            return self.add(way, pending, change);
-        }
-        self.flush(way, pending)?;
         match self.key_before(change) {
             Some(from) if from != change.key => {
                 let stored = moved.get(&change.key).ok_or_else(|| self.nothing_to_update(&from))?;
@@ -251,54 +270,94 @@ impl Writer {
         }
     }
 
-    /// Adds a change to those that wait, and sends them where they are many.
-    fn add<'c>(
-        &self,
-        way: &mut Way<'_>,
-        pending: &mut Pending<'c>,
-        change: &'c TargetChange,
-    ) -> Result<(), Error> {
-        if pending.op != Some(change.op) {
-            self.flush(way, pending)?;
+    /// Writes rows of which all columns are known, and deletes. Where they are many the next statement is made while the
+    /// server is at work on the one before it.
+    fn whole(&self, way: &mut Way<'_>, changes: &[&TargetChange]) -> Result<(), Error> {
+        let packet = way.link.packet;
+        if changes.len() < BESIDE {
+            return self.pieces(changes, packet, &mut |piece| self.send(way, piece));
         }
-        let start = pending.sql.len();
-        let pushed = match change.op {
-            TargetOp::Delete => self.push_delete(&mut pending.sql, change, pending.changes.is_empty())?,
-            TargetOp::Upsert => self.push_upsert(&mut pending.sql, change, pending.changes.is_empty())?,
-        };
-        if pushed == Pushed::Invalid && change.op == TargetOp::Upsert {
-            pending.sql.truncate(start);
-            self.flush(way, pending)?;
-            return self.write_invalid(way, change);
-        }
-        // a row must not push others beyond what the server takes
-        if pending.sql.len() > way.link.packet && !pending.changes.is_empty() {
-            pending.sql.truncate(start);
-            self.flush(way, pending)?;
-            return self.add(way, pending, change);
-        }
-        pending.op = Some(change.op);
-        pending.changes.push(change);
-        let many = change.op == TargetOp::Delete && pending.changes.len() >= KEYS;
-        if many || pending.sql.len() >= STATEMENT_BYTES.min(way.link.packet) {
-            return self.flush(way, pending);
-        }
-        Ok(())
+        thread::scope(|scope| {
+            let (to, pieces) = mpsc::sync_channel(1);
+            let maker = scope.spawn(move || {
+                self.pieces(changes, packet, &mut |piece| {
+                    // whoever does not take it any more says why
+                    to.send(piece).map_err(|_| self.broken("its statements were given up"))
+                })
+            });
+            for piece in pieces {
+                self.send(way, piece)?;
+            }
+            maker.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
     }
 
-    /// Sends what waits.
-    fn flush(&self, way: &mut Way<'_>, pending: &mut Pending<'_>) -> Result<(), Error> {
-        let Some(op) = pending.op.take() else { return Ok(()) };
-        self.finish(&mut pending.sql, op);
-        let done = way.link.run(&pending.sql);
-        let result = match (done, &pending.changes[..]) {
+    /// Gives out the statements that make these changes, in their order.
+    fn pieces<'c>(
+        &self,
+        changes: &'c [&'c TargetChange],
+        packet: usize,
+        give: &mut dyn FnMut(Piece<'c>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (mut sql, mut first) = (Vec::new(), 0);
+        let mut at = 0;
+        while let Some(change) = changes.get(at) {
+            let waiting = &changes[first..at];
+            let is_other = waiting.first().is_some_and(|c| c.op != change.op);
+            let is_full = sql.len() >= STATEMENT_BYTES.min(packet)
+                || (change.op == TargetOp::Delete && waiting.len() >= KEYS);
+            if is_other || is_full {
+                give(self.finished(std::mem::take(&mut sql), waiting))?;
+                first = at;
+                continue;
+            }
+            let length = sql.len();
+            let pushed = self.push(&mut sql, change, waiting.is_empty())?;
+            let is_invalid = pushed == Pushed::Invalid && change.op == TargetOp::Upsert;
+            // a row must not push others beyond what the server takes
+            let is_too_much = sql.len() > packet && !waiting.is_empty();
+            if is_invalid || is_too_much {
+                sql.truncate(length);
+                if !waiting.is_empty() {
+                    give(self.finished(std::mem::take(&mut sql), waiting))?;
+                }
+                first = at;
+            }
+            if is_invalid {
+                give(Piece::Invalid(change))?;
+                first = at + 1;
+            }
+            if is_invalid || !is_too_much {
+                at += 1;
+            }
+        }
+        if first < at { give(self.finished(sql, &changes[first..at])) } else { Ok(()) }
+    }
+
+    fn finished<'c>(&self, mut sql: Vec<u8>, changes: &'c [&'c TargetChange]) -> Piece<'c> {
+        if let Some(change) = changes.first() {
+            self.finish(&mut sql, change.op);
+        }
+        Piece::Statement(sql, changes)
+    }
+
+    fn send(&self, way: &mut Way<'_>, piece: Piece<'_>) -> Result<(), Error> {
+        let (sql, changes) = match piece {
+            Piece::Invalid(change) => return self.write_invalid(way, change),
+            Piece::Statement(sql, changes) => (sql, changes),
+        };
+        match (way.link.run(&sql), changes) {
             (Ok(_), _) => Ok(()),
             (Err(e), [change]) => Err(self.refused(way, change, &e)),
             (Err(e), changes) => Err(self.find_refused(way, changes, &e)),
-        };
-        pending.sql.clear();
-        pending.changes.clear();
-        result
+        }
+    }
+
+    fn push(&self, sql: &mut Vec<u8>, change: &TargetChange, first: bool) -> Result<Pushed, Error> {
+        match change.op {
+            TargetOp::Delete => self.push_delete(sql, change, first),
+            TargetOp::Upsert => self.push_upsert(sql, change, first),
+        }
     }
 
     fn finish(&self, sql: &mut Vec<u8>, op: TargetOp) {
@@ -318,11 +377,7 @@ impl Writer {
         }
         for change in changes {
             let mut sql = Vec::new();
-            let pushed = match change.op {
-                TargetOp::Delete => self.push_delete(&mut sql, change, true),
-                TargetOp::Upsert => self.push_upsert(&mut sql, change, true),
-            };
-            if let Err(e) = pushed {
+            if let Err(e) = self.push(&mut sql, change, true) {
                 return e;
             }
             self.finish(&mut sql, change.op);
@@ -494,13 +549,11 @@ impl Writer {
     fn rows_that_move<'c>(
         &self,
         way: &mut Way<'_>,
-        pending: &mut Pending<'_>,
         tick: &'c [TargetChange],
     ) -> Result<HashMap<&'c Row, Given>, Error> {
         let mut rows = HashMap::new();
         for change in tick.iter().filter(|c| c.is_in_part()) {
             let Some(from) = self.key_before(change).filter(|from| *from != change.key) else { continue };
-            self.flush(way, pending)?;
             let mut sql = format!("SELECT {} FROM {} WHERE ", self.reading(), self.here).into_bytes();
             self.push_key(&mut sql, &from)?;
             let found = way.link.rows(&sql).map_err(|e| {

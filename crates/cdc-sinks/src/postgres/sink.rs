@@ -6,13 +6,13 @@ use super::error::{Errors, Pg, is_answer};
 use super::look::{Found, carried, make_table, odd_comment};
 use super::options::NulPolicy;
 use super::options::PostgresOptions;
-use super::pending::Pending;
 use super::preflight;
 use super::sql::{check_column_name, check_table_name, fnv, literal, quote};
 use super::types::{declared, parts};
 use super::write::Writer;
 use super::{PROGRESS, TABLES};
 use crate::default::{brought, no_comment, no_default};
+use crate::pending::Pending;
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable,
 };

@@ -211,6 +211,14 @@ pub fn user(folder: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(folder.join("dw.db")).unwrap()
 }
 
+/// Writes a tick and commits it: once.
+pub fn done(sink: &mut dyn Sink, tick: cdc_core::tick::Tick, batches: &[TargetBatch]) -> Result<(), Error> {
+    batches
+        .iter()
+        .try_for_each(|b| sink.prepare(&b.table).and_then(|()| sink.write(b)))
+        .and_then(|()| sink.commit(tick, &binding(tick)))
+}
+
 /// All rows of a statement, each as its values with `|` between them.
 pub fn query(folder: &Path, sql: &str) -> Vec<String> {
     let db = user(folder);

@@ -94,7 +94,7 @@ fn a_second_claim_fences_off_the_first_run(place: &dyn Place) {
     // a session may have been ended: it comes back and sees why
     let words = ["taken over", "host b, process 7", "help:"];
     let late = upserts(&table, 2, &[order(9, "late")]);
-    if let Err(error) = first.write(&late)
+    if let Err(error) = done(&mut *first, 2, std::slice::from_ref(&late))
         && error.is_transient()
     {
         first.rollback();

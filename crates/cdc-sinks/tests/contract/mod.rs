@@ -141,14 +141,6 @@ impl dyn Case + '_ {
     }
 }
 
-/// Writes a tick and commits it: once.
-pub fn done(sink: &mut dyn Sink, tick: Tick, batches: &[TargetBatch]) -> Result<(), Error> {
-    batches
-        .iter()
-        .try_for_each(|b| sink.prepare(&b.table).and_then(|()| sink.write(b)))
-        .and_then(|()| sink.commit(tick, &binding(tick)))
-}
-
 /// What the committer does: after a transient error all of it again. How often.
 #[track_caller]
 pub fn committed(sink: &mut dyn Sink, tick: Tick, batches: &[TargetBatch]) -> u32 {
