@@ -5,13 +5,17 @@
 //! | `snapshot_null` | copy of the narrow table into a null sink | `mysql --quick` reading the table |
 //! | `snapshot_wide_null` | the same of the wide table | the same |
 //! | `log_null` | the whole log into a null sink | `mysqlbinlog --raw` from the server into a file |
-//! | `snapshot_mysql`, `snapshot_postgres` | copy of the narrow table into a server of that kind | the target's own bulk load of the same rows |
-//! | `log_mysql`, `log_postgres` | the whole log into one | its bulk load of as many rows |
-//! | `latency_sqlite_1000` | from commit at the source to commit at the target, at 1,000 row changes a second | |
+//! | `memory` | the most memory that copies of a hundredth, a tenth and all of the narrow table's rows take | |
+//! | `snapshot_sqlite`, `snapshot_mysql`, `snapshot_postgres` | copy of the narrow table into such a target | the target's own bulk load of the same rows |
+//! | `log_sqlite`, `log_mysql`, `log_postgres` | the whole log into one | its bulk load of as many rows |
+//! | `verify` | `cdc verify` of the narrow table in SQLite | `mysql --quick` reading the table |
+//! | `latency_sqlite_10`, .. `_1000`, .. `_10000` | from commit at the source to commit at the target, at so many row changes a second | |
+//! | `latency_mysql_1000`, `latency_postgres_1000` | the same at other targets | |
 //! | `ddl_sqlite` | 1,000 schema changes in a stream of rows into SQLite | the same rows without them |
 //! | `upsert` | changes of 200,000 keys through a view's table into a sink that counts | a map in one thread; `Upserts` alone |
 //! | `extremes` | changes of a group of a million rows whose least, greatest and first ten are asked | a millisecond each |
 //! | `join_aggregate` | two tables through a join and a group-by into a null sink | the same query asked of the source |
+//! | `workers_1`, `workers_2` | the same with so many workers | one worker |
 //! | `join_aggregate_updates` | going on with updates of the orders | the same; a start without updates |
 //! | `resume` | from `kill -9` until caught up again, with so many rows of views' tables | |
 //! | `binary` | size of the program, time of `cdc check` | |
@@ -42,6 +46,7 @@ use crate::args::Args;
 use crate::child::{Cost, measure};
 use crate::{demo, say, servers};
 use report::{Entry, Reference};
+pub use targets::{LOAD_SQLITE, load_sqlite};
 
 /// A run that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -89,9 +94,8 @@ pub fn main(args: &mut Args) -> Result<()> {
     if wanted("binary") {
         bench.binary(&mut failures)?;
     }
-    let of_tables = ["snapshot_null", "snapshot_wide_null", "log_null"];
-    let of_targets =
-        ["mysql", "postgres"].map(|kind| (kind, format!("snapshot_{kind}"), format!("log_{kind}")));
+    let of_tables = ["snapshot_null", "snapshot_wide_null", "log_null", "memory", "verify"];
+    let of_targets = targets::KINDS.map(|kind| (kind, format!("snapshot_{kind}"), format!("log_{kind}")));
     let any_target = of_targets.iter().any(|(_, snapshot, log)| wanted(snapshot) || wanted(log));
     if of_tables.iter().any(|name| wanted(name)) || any_target {
         bench.load(&sizes)?;
@@ -103,7 +107,13 @@ pub fn main(args: &mut Args) -> Result<()> {
             bench.snapshot(name, table, rows, &mut failures)?;
         }
     }
+    if wanted("memory") {
+        bench.memory(sizes.narrow)?;
+    }
     // in front of what writes to the tables
+    if wanted("verify") {
+        bench.verify(sizes.narrow, &mut failures)?;
+    }
     for (kind, snapshot, _) in of_targets.iter().filter(|(_, snapshot, _)| wanted(snapshot)) {
         let target = targets::Target::start(kind, &bench.folder)?;
         bench.snapshot_into(&target, snapshot, sizes.narrow, &mut failures)?;
@@ -117,8 +127,8 @@ pub fn main(args: &mut Args) -> Result<()> {
         bench.log_into(&target, log, transactions * data::ROWS_PER_TRANSACTION, &mut failures)?;
     }
     // behind all that reads the log from its beginning
-    if wanted("latency_sqlite_1000") {
-        bench.latency(quick, &mut failures)?;
+    for rate in latency::RATES.iter().filter(|rate| wanted(rate.name)) {
+        bench.latency(rate, quick, &mut failures)?;
     }
     if wanted("ddl_sqlite") {
         bench.ddl(&mut failures)?;
@@ -129,8 +139,12 @@ pub fn main(args: &mut Args) -> Result<()> {
     if wanted("upsert") {
         bench.upsert(parts, of_views)?;
     }
-    if wanted("join_aggregate") || wanted("resume") {
+    let of_workers = ["workers_1", "workers_2"];
+    if wanted("join_aggregate") || wanted("resume") || of_workers.iter().any(|name| wanted(name)) {
         bench.load_views(of_views)?;
+    }
+    if of_workers.iter().any(|name| wanted(name)) {
+        bench.workers(of_views, of_workers, &mut failures)?;
     }
     if wanted("join_aggregate") {
         bench.join_aggregate(of_views, &mut failures)?;
@@ -233,6 +247,61 @@ impl Bench {
         reference(self)?;
         let work = Work { name, rows, pipeline: &pipeline, also: Vec::new(), before: &|| Ok(()) };
         self.compare(work, ("mysql --quick", &reference), failures)
+    }
+
+    /// Copies of tables of several sizes.
+    fn memory(&mut self, rows: u64) -> Result<()> {
+        say!("== memory");
+        let mut points = Vec::new();
+        for rows in [rows / 100, rows / 10, rows] {
+            self.server.sql(&format!(
+                "SET sql_log_bin = 0; CREATE TABLE bench.part LIKE bench.narrow;
+                 INSERT INTO bench.part SELECT * FROM bench.narrow WHERE id <= {rows}"
+            ))?;
+            let pipeline = self.pipeline("memory", "[\"bench.part\"]", "initial")?;
+            let cost = self.run("memory", &pipeline)?;
+            self.server.sql("SET sql_log_bin = 0; DROP TABLE bench.part")?;
+            points.push((
+                rows,
+                cost.peak_rss_mb.context("the system does not tell how much memory a program takes")?,
+            ));
+        }
+        let entry = Entry::Memory { name: "memory".into(), points };
+        say!("   {}", entry.line());
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// A target is compared with its source.
+    fn verify(&mut self, rows: u64, failures: &mut Vec<String>) -> Result<()> {
+        const NAME: &str = "verify";
+        say!("== {NAME}: {rows} rows");
+        let target = targets::Target::start("sqlite", &self.folder)?;
+        target.empty()?;
+        let pipeline = self.pipeline_into(NAME, "[\"bench.narrow\"]", "initial", &target.sink(), "")?;
+        measure(self.command(NAME, &pipeline)?.args(["--until", "caught-up"]), PATIENCE)?;
+        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+        for _ in 0..self.runs {
+            let mut command = self.server.client_command("mysql", "cdc", "cdc")?;
+            let read = "SELECT * FROM bench.narrow";
+            command.args(PLAIN).args(["--quick", "--execute", read]).stdout(Stdio::null());
+            theirs.push(measure(&mut command, PATIENCE)?);
+            let output = File::create(self.printed(NAME))?;
+            let mut command = Command::new(&self.program);
+            command.current_dir(&self.folder).arg("verify").arg(&pipeline).arg("--state");
+            command.arg(self.folder.join("state")).env("CDC_PASSWORD", "cdc");
+            ours.push(measure(command.stdout(output.try_clone()?).stderr(output), PATIENCE)?);
+        }
+        let printed = fs::read_to_string(self.printed(NAME))?;
+        if !names_number(&printed, rows) || !printed.contains("0 differences") {
+            failures.push(format!("{NAME}: not all of {rows} rows were found equal"));
+        }
+        let reference = Reference { name: "mysql --quick", cost: median(theirs).context("no run")? };
+        let entry = Entry::Work { name: NAME.into(), rows, ours: median(ours), reference, also: Vec::new() };
+        say!("   {}", entry.line());
+        self.entries.push(entry);
+        target.empty()?;
+        remove_dir(&self.folder.join("state"))
     }
 
     fn log(&mut self, sizes: &data::Sizes, quick: bool, failures: &mut Vec<String>) -> Result<()> {

@@ -77,6 +77,8 @@ fn task(args: &mut Args) -> Result<()> {
         }
         Some("demo") => demo::main(args),
         Some("bench") => bench::main(args),
+        // what it compares SQLite with
+        Some(bench::LOAD_SQLITE) => bench::load_sqlite(args),
         Some("soak") => soak::main(args),
         Some("servers") => servers::main(args),
         None | Some("help" | "--help" | "-h") => {

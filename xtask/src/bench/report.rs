@@ -38,6 +38,13 @@ pub enum Entry {
         /// One in a hundred took longer.
         p99_ms: f64,
     },
+    /// The most memory that a copy took, against the table's size.
+    Memory {
+        /// The bench's name.
+        name: String,
+        /// Rows, and megabytes.
+        points: Vec<(u64, f64)>,
+    },
     /// Schema changes in a stream of rows.
     Ddl {
         /// The bench's name.
@@ -89,6 +96,10 @@ impl Entry {
             Entry::Latency { rows, p50_ms, p99_ms, .. } => {
                 format!("{rows} rows, p50 {p50_ms:.1} ms, p99 {p99_ms:.1} ms")
             }
+            Entry::Memory { points, .. } => {
+                let points = points.iter().map(|(rows, peak)| format!("{rows} rows {peak:.0} MB"));
+                points.collect::<Vec<_>>().join(", ")
+            }
             Entry::Ddl { rows, changes, ours, plain, p50_ms, p99_ms, .. } => format!(
                 "{}; without changes {}; {:.2} s beyond for {changes}; barrier p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms",
                 speed(*rows, ours),
@@ -120,6 +131,11 @@ impl Entry {
             Entry::Latency { name, rows, p50_ms, p99_ms } => json!({
                 "bench": name, "server": server, "rows": rows,
                 "p50_ms": rounded(*p50_ms), "p99_ms": rounded(*p99_ms),
+            }),
+            Entry::Memory { name, points } => json!({
+                "bench": name, "server": server,
+                "points": points.iter().map(|(rows, peak)| json!({ "rows": rows, "peak_rss_mb": rounded(*peak) }))
+                    .collect::<Vec<_>>(),
             }),
             Entry::Ddl { name, rows, changes, ours, plain, p50_ms, p99_ms } => json!({
                 "bench": name, "server": server, "rows": rows, "changes": changes, "ours": cost_json(ours),
@@ -187,6 +203,11 @@ fn table(server: &str, entries: &[Entry]) -> String {
             }
             Entry::Latency { name, rows, p50_ms, p99_ms } => {
                 _ = writeln!(text, "| {name} | p50 {p50_ms:.1} ms, p99 {p99_ms:.1} ms | {rows} | | | | | |");
+            }
+            Entry::Memory { name, points } => {
+                for (rows, peak) in points {
+                    _ = writeln!(text, "| {name} | **cdc** | {rows} | | | | {peak:.0} | |");
+                }
             }
             Entry::Ddl { name, rows, changes, ours, plain, p50_ms, p99_ms } => {
                 _ = writeln!(

@@ -4,15 +4,20 @@
 //! the file is not measured. For the log it is as many rows as the log has row events, of the same two tables.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use cdc_testkit::servers::postgres::{Postgres, PostgresOptions};
 use cdc_testkit::servers::{Server, ServerKind, ServerOptions, remove_dir};
 
+use rusqlite::Connection;
+
+use super::latency::remove_database;
 use super::{Bench, PATIENCE, PLAIN, Work};
+use crate::args::Args;
 use crate::child::{Cost, measure};
 use crate::{say, servers};
 
@@ -22,7 +27,12 @@ pub enum Target {
     MySql(Box<Server>),
     /// PostgreSQL.
     Postgres(Box<Postgres>),
+    /// A file.
+    Sqlite(PathBuf),
 }
+
+/// The targets by their names.
+pub const KINDS: [&str; 3] = ["sqlite", "mysql", "postgres"];
 
 /// Columns of the two tables, as the loader's file has them and as the reference's table has them.
 const NARROW: &str =
@@ -36,12 +46,19 @@ const WIDE_POSTGRES: &str = "id BIGINT NOT NULL PRIMARY KEY, amount BIGINT NOT N
   price NUMERIC(20,6) NULL, made TIMESTAMP(6) NOT NULL, seen TIMESTAMPTZ NULL, doc TEXT NOT NULL, ratio DOUBLE PRECISION NULL,
   digest BYTEA NOT NULL, state TEXT NOT NULL";
 
+const WIDE_SQLITE: &str =
+    "id BIGINT NOT NULL PRIMARY KEY, amount INTEGER NOT NULL, name TEXT NOT NULL, price TEXT,
+  made TEXT NOT NULL, seen TEXT, doc TEXT NOT NULL, ratio, digest BLOB NOT NULL, state TEXT NOT NULL";
+
 impl Target {
     /// Starts a server for it, empty.
     pub fn start(name: &str, folder: &Path) -> Result<Target> {
         if name == "postgres" {
             servers::ensure_postgres()?;
             return Ok(Target::Postgres(Box::new(Postgres::start(PostgresOptions::default())?)));
+        }
+        if name == "sqlite" {
+            return Ok(Target::Sqlite(folder.join("target.db")));
         }
         let datadir = folder.join("target");
         remove_dir(&datadir)?;
@@ -53,8 +70,9 @@ impl Target {
     }
 
     /// Takes away what is there.
-    fn empty(&self) -> Result<()> {
+    pub fn empty(&self) -> Result<()> {
         match self {
+            Target::Sqlite(path) => remove_database(path)?,
             Target::MySql(server) => {
                 server.sql("DROP DATABASE IF EXISTS dw; CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
             }
@@ -65,8 +83,9 @@ impl Target {
         Ok(())
     }
 
-    fn sink(&self) -> String {
+    pub fn sink(&self) -> String {
         match self {
+            Target::Sqlite(_) => "sqlite { path = \"target.db\" }".to_owned(),
             Target::MySql(server) => format!(
                 "mysql {{ url = \"mysql://127.0.0.1:{}\", database = \"dw\", user = \"cdc\", password = \"${{CDC_PASSWORD}}\" }}",
                 server.port()
@@ -82,13 +101,14 @@ impl Target {
         match self {
             Target::MySql(_) => "LOAD DATA LOCAL INFILE",
             Target::Postgres(_) => "\\copy .. FROM",
+            Target::Sqlite(_) => "a prepared INSERT in one transaction",
         }
     }
 
     /// The bytes of the wide table as the loader reads them: in hexadecimal digits, since the file is text.
     fn digest(&self) -> &'static str {
         match self {
-            Target::MySql(_) => "HEX(digest)",
+            Target::MySql(_) | Target::Sqlite(_) => "HEX(digest)",
             Target::Postgres(_) => "CONCAT('\\\\x', HEX(digest))",
         }
     }
@@ -122,9 +142,57 @@ impl Target {
                 }
                 command
             }
+            Target::Sqlite(path) => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg(LOAD_SQLITE).arg(path);
+                for (table, file) in files {
+                    command.arg(table).arg(file);
+                }
+                command
+            }
         };
         measure(&mut command, PATIENCE)
     }
+}
+
+/// The task by which this program is a reference: see [`load_sqlite`].
+pub const LOAD_SQLITE: &str = "load-sqlite";
+
+/// `cargo xtask load-sqlite DATABASE [TABLE FILE]..`: the bulk path of SQLite, which has no program for it that is everywhere. Fields are
+/// separated by tabs.
+pub fn load_sqlite(args: &mut Args) -> Result<()> {
+    let path = args.next().context("no database")?;
+    let mut db = Connection::open(path)?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    let transaction = db.transaction()?;
+    while let Some(table) = args.next() {
+        let file = args.next().context("a table without a file")?;
+        let columns = if table == "wide" { WIDE_SQLITE } else { NARROW };
+        transaction.execute_batch(&format!("CREATE TABLE {table} ({columns})"))?;
+        let mut insert = None;
+        for line in BufReader::new(fs::File::open(&file)?).lines() {
+            let line = line?;
+            let fields: Vec<&str> = line.split('\t').collect();
+            let insert = match &mut insert {
+                Some(insert) => insert,
+                slot => {
+                    let places: Vec<&str> = fields
+                        .iter()
+                        .enumerate()
+                        .map(|(i, _)| if table == "wide" && i == 8 { "unhex(?)" } else { "?" })
+                        .collect();
+                    slot.insert(
+                        transaction
+                            .prepare(&format!("INSERT INTO {table} VALUES ({})", places.join(", ")))?,
+                    )
+                }
+            };
+            let value = |field: &&str| if *field == "\\N" { None } else { Some((*field).to_owned()) };
+            insert.execute(rusqlite::params_from_iter(fields.iter().map(value)))?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
 }
 
 impl Bench {

@@ -180,6 +180,28 @@ impl Bench {
         Ok(())
     }
 
+    /// The same work with one worker and with two.
+    pub fn workers(&mut self, sizes: Sizes, names: [&str; 2], failures: &mut Vec<String>) -> Result<()> {
+        let rows = sizes.orders + (sizes.orders / 10).max(1);
+        let mut one: Option<Cost> = None;
+        for (name, workers) in names.into_iter().zip(["1", "2"]) {
+            say!("== {name}: {rows} rows");
+            let pipeline = self.views_pipeline(name, "null {}")?;
+            let mut costs = Vec::new();
+            for _ in 0..self.runs {
+                let mut command = self.command(name, &pipeline)?;
+                match measure(command.args(["--workers", workers, "--until", "caught-up"]), PATIENCE) {
+                    Ok(cost) => costs.push(cost),
+                    Err(error) => failures.push(format!("{name}: {error:#}")),
+                }
+            }
+            let Some(ours) = median(costs) else { return Ok(()) };
+            let reference = Reference { name: "one worker", cost: *one.get_or_insert(ours) };
+            self.add(Entry::Work { name: name.into(), rows, ours: Some(ours), reference, also: vec![] });
+        }
+        Ok(())
+    }
+
     /// A run is killed when views have spoken, and another one goes on.
     pub fn resume(&mut self, sizes: Sizes) -> Result<()> {
         const NAME: &str = "resume";
