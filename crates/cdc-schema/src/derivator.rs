@@ -11,6 +11,10 @@
 //! *Left out* means: the target stays as it is, and rows are made to fit it ([`crate::coerce`]). What try_evolve's target
 //! refuses is left out too ([`Question::refused`]), and so is a kind of change that `include` and `exclude` keep out.
 //!
+//! A table that try_evolve's target refuses to let go stays, in the shape that it has: one that comes under its name later is written
+//! into it, by name, its rows in place of those that were kept. Where nothing is known of the one that was kept (a start went
+//! back to a checkpoint from before it was made), the target is asked which columns it takes, and the others are noted as refused.
+//!
 //! # By lineage, not by name
 //!
 //! What a flow gives out before and after a statement is compared column by column, and which column is which is told by
@@ -192,14 +196,25 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         if *share == Share::Alone && !stays {
             steps.push(step("drop_table", TargetSchemaChange::DropTable { table: table.name.clone() }));
         }
-        steps.push(step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }));
-        if again {
+        // of the one that is kept, which nothing is known of, those columns that it takes
+        let written = table
+            .only(|c| !(stays && question.refused.contains(&format!("add_column {}", c.name))))
+            .map_or_else(|| table.clone(), Arc::new);
+        let mut evolved = Evolved::of(&written);
+        evolved.feeds = Evolved::of(table).feeds;
+        for fed in evolved.feeds.iter_mut().flat_map(|f| &mut f.columns) {
+            fed.target = fed.target.take().filter(|t| written.schema.column_index(t).is_some());
+        }
+        let left = evolved.feeds.iter().flat_map(|f| evolved.left(f)).collect();
+        steps.push(step("create_table", TargetSchemaChange::CreateTable { table: written }));
+        if again || stays {
+            // (the source's table is another one than whose rows were kept)
             steps.push(step(
                 "resnapshot_table",
                 remove_rows(flow, &table.name, &table.schema.id, share, true)?,
             ));
         }
-        return Ok(Derived { steps, evolved: Some(Evolved::of(table)), left: Vec::new() });
+        return Ok(Derived { steps, evolved: Some(evolved), left });
     };
     let mut evolved = there.clone();
     // one that comes back has its place there still
@@ -212,7 +227,10 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         now.key.len() == evolved.key.len() && now.key.iter().zip(&evolved.key).all(|(a, b)| same_name(a, b));
     if evolved.feeds.is_empty() && !keeps && !(stays && same_key) && (!merges || (again && !same_key)) {
         // nobody's any more: it becomes what the flow writes, if its rows go
-        if again && (now.columns != evolved.columns || !same_key) {
+        // one that the target has refused to let go when the source did may go by now
+        let was_to_go =
+            flow.on_schema_change == SchemaChangeMode::TryEvolve && flow.lets_through("drop_table") && !stays;
+        if was_to_go || (again && (now.columns != evolved.columns || !same_key)) {
             steps.push(step("drop_table", TargetSchemaChange::DropTable { table: evolved.name.clone() }));
         }
         steps.push(step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }));
@@ -224,7 +242,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         }
         return Ok(Derived { steps, evolved: Some(now), left });
     }
-    if again {
+    if again || (stays && evolved.feeds.is_empty() && !keeps) {
         steps
             .push(step("resnapshot_table", remove_rows(flow, &evolved.name, &table.schema.id, share, true)?));
         let mut then = evolved.clone();
@@ -238,6 +256,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     if flow.on_schema_change == SchemaChangeMode::Ignore || stays {
         // what the target has is fed by name
         evolved.feeds.push(by_name(&evolved, table));
+        steps.extend(defaults_that_go(question, &mut evolved));
         left.extend(evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default());
         return Ok(Derived { steps, evolved: Some(evolved), left });
     }
@@ -320,6 +339,24 @@ fn default_step(question: &Question<'_>, table: &str, column: Column) -> Option<
     Some(step(&name, TargetSchemaChange::AlterColumnDefault { table: table.to_owned(), column }))
 }
 
+/// Columns that nobody feeds lose their defaults: rows to come have no value for them, and are to read NULL there. (Not in mode
+/// ignore, which alters nothing and makes none.)
+fn defaults_that_go(question: &Question<'_>, evolved: &mut Evolved) -> Vec<Step> {
+    if question.flow.on_schema_change == SchemaChangeMode::Ignore {
+        return Vec::new();
+    }
+    let fed: Vec<bool> = evolved.columns.iter().map(|c| evolved.is_fed(&c.name)).collect();
+    let mut steps = Vec::new();
+    for (column, _) in evolved.columns.iter_mut().zip(fed).filter(|(c, fed)| !fed && c.default.is_some()) {
+        let without = Column { default: None, ..column.clone() };
+        if let Some(step) = default_step(question, &evolved.name, without) {
+            column.default = None;
+            steps.push(step);
+        }
+    }
+    steps
+}
+
 /// A table goes, or is renamed to where the flow does not look.
 fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
     let Question { flow, changes, share, .. } = *question;
@@ -342,7 +379,9 @@ fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
     let kind = if renamed { "rename_table" } else { "drop_table" };
     if !act(question, kind, kind, &name)? || !is_wanted(flow, kind) {
         return kept(
-            if renamed {
+            if question.refused.contains(kind) {
+                "the target does not let go of them"
+            } else if renamed {
                 "it was renamed to where the flow does not look"
             } else {
                 "the flow keeps out drop_table"
@@ -394,6 +433,7 @@ fn made_anew(question: &Question<'_>, before: &BoundFlow, after: &BoundFlow) -> 
         }
         if ignore {
             evolved.feeds.push(by_name(&evolved, table));
+            steps.extend(defaults_that_go(question, &mut evolved));
             let left = evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default();
             return Ok(Derived { steps, evolved: Some(evolved), left });
         }

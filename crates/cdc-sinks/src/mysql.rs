@@ -903,9 +903,10 @@ impl Sink for MysqlSink {
     fn check(&mut self, table: &TargetTable) -> Result<()> {
         self.check_name(&table.name)?;
         check_key(table)?;
-        if self.is_between(&table.name) {
-            return Ok(());
-        }
+        if self.is_between(&table.name) { Ok(()) } else { self.check_now(table) }
+    }
+
+    fn check_now(&mut self, table: &TargetTable) -> Result<()> {
         let (link, errors) = self.link()?;
         let dialect = link.dialect.clone();
         let Some(found) = look(link, errors, &table.name)? else {
