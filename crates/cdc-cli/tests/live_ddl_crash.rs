@@ -839,6 +839,36 @@ fn case_55_names_change_hands_in_postgres_mysql_only() -> Result<()> {
     names_change_hands(Target::postgres(), "evolve")
 }
 
+/// Columns of a shard give each other their names: its values change places in several steps, and it is killed behind each of them.
+#[test]
+fn case_55_values_of_a_shard_change_places_once() -> Result<()> {
+    for target in [Target::mysql(), Target::postgres()] {
+        let tables = "CREATE TABLE t1 (id INT PRIMARY KEY, a INT, b INT); CREATE TABLE t2 LIKE t1;
+                      INSERT INTO t1 VALUES (1, 10, 20), (2, 11, NULL); INSERT INTO t2 VALUES (1, 30, 40)";
+        let copied = Copied::start(target, "places", "evolve", tables)?;
+        let file = fs::read_to_string(copied.job.path("p.cdc"))?;
+        let flow = "src.* |> extend meta.table as shard => dw.one key (shard, id)";
+        // from the beginning, with another flow
+        fs::remove_dir_all(copied.job.path("state"))?;
+        fs::write(copied.job.path("p.cdc"), file.replace("src.* => dw.*", flow))?;
+        copied.job.rename("places")?;
+        copied.job.catch_up(&[])?;
+        copied.source(
+            "ALTER TABLE t1 RENAME COLUMN a TO b, RENAME COLUMN b TO a; INSERT INTO t1 VALUES (3, 12, 22)",
+        )?;
+        let mut said = copied.dies_at("schema.apply", 1)?;
+        for nth in 1..=5 {
+            said = copied.dies_at("schema.applied", nth)?;
+        }
+        let again = copied.recovers(&said)?;
+        let rows = copied.rows("SELECT shard, id, a, b FROM one ORDER BY shard, id")?;
+        ensure!(rows == "t1|1|20|10\nt1|2|NULL|11\nt1|3|22|12\nt2|1|30|40\n", "{rows}{}", again.text());
+        ensure!(copied.columns("one")?.len() == 4);
+        copied.job.verify()?;
+    }
+    Ok(())
+}
+
 /// An account that may not change tables: every step is refused, and rows go on as in mode ignore.
 #[test]
 fn case_55_a_missing_right_is_passed_over_by_try_evolve_into_mysql() -> Result<()> {
