@@ -411,6 +411,15 @@ pub trait Sink: Send {
     /// `TARGET_BUSY`, `TARGET_WRITE`.
     fn claim(&mut self, job: &JobIdentity) -> Result<()>;
 
+    /// Is there a table of this name? A sink that leaves nothing out of those that it creates ([`Sink::leaves_out`]) need not look.
+    ///
+    /// # Errors
+    /// `TARGET_OPEN`.
+    fn has_table(&mut self, name: &str) -> Result<bool> {
+        let _ = name;
+        Ok(true)
+    }
+
     /// Makes ready to write rows of this shape; creates the table if it is not there.
     ///
     /// # Errors

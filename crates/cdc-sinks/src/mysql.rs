@@ -976,6 +976,10 @@ impl Sink for MysqlSink {
         Ok(())
     }
 
+    fn has_table(&mut self, name: &str) -> Result<bool> {
+        Ok(self.look(name)?.is_some())
+    }
+
     fn prepare(&mut self, table: &Arc<TargetTable>) -> Result<()> {
         if self.writers.get(&table.name).is_some_and(|w| Arc::ptr_eq(&w.table, table) || w.table == *table) {
             return Ok(());

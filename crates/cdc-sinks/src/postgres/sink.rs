@@ -618,6 +618,10 @@ impl Sink for PostgresSink {
         }
     }
 
+    fn has_table(&mut self, name: &str) -> Result<bool> {
+        Ok(self.look(name)?.is_some())
+    }
+
     fn prepare(&mut self, table: &Arc<TargetTable>) -> Result<()> {
         if self
             .written(table)
