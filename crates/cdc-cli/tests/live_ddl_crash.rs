@@ -841,7 +841,7 @@ fn case_55_names_change_hands_in_postgres_mysql_only() -> Result<()> {
 
 /// Columns of a shard give each other their names: its values change places in several steps, and it is killed behind each of them.
 #[test]
-fn case_55_values_of_a_shard_change_places_once() -> Result<()> {
+fn case_55_values_of_a_shard_change_places_once_mysql_only() -> Result<()> {
     for target in [Target::mysql(), Target::postgres()] {
         let tables = "CREATE TABLE t1 (id INT PRIMARY KEY, a INT, b INT); CREATE TABLE t2 LIKE t1;
                       INSERT INTO t1 VALUES (1, 10, 20), (2, 11, NULL); INSERT INTO t2 VALUES (1, 30, 40)";
