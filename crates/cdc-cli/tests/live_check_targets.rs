@@ -171,6 +171,32 @@ fn tables_are_compared_with_what_a_run_writes() -> Result<()> {
     Ok(())
 }
 
+/// Where a run has been, it goes on without any table; where none has, there is nothing to copy.
+#[test]
+fn a_source_whose_tables_were_all_dropped_is_gone_on_with() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE bare; CREATE TABLE bare.t (id INT PRIMARY KEY, v INT); INSERT INTO bare.t VALUES (1, 1)")?;
+    let job = Job::new(server, "bare", "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*");
+    job.catch_up(&[])?;
+    server.sql("DROP TABLE bare.t")?;
+    // a run is still to read of it; then it has
+    for note in ["which follows 1 table: bare.t", "takes tables in as they are made"] {
+        let said = check(&job, &[])?;
+        let told = said.err.contains("warning[E0216]") && said.err.contains(note);
+        ensure!(said.code == Some(0) && told, "{}", said.text());
+        let json = check(&job, &["--format", "json"])?;
+        let json: serde_json::Value = serde_json::from_str(&json.out).with_context(|| json.text())?;
+        ensure!(json["ok"] == true && json["files"][0]["errors"] == 0, "{json}");
+        job.catch_up(&[])?;
+    }
+    check(&job, &["--state", "another"])?.failed(216)?;
+    server.sql("CREATE TABLE bare.u (id INT PRIMARY KEY); INSERT INTO bare.u VALUES (1)")?;
+    ensure!(check(&job, &[])?.code == Some(0));
+    job.catch_up(&[])?;
+    ensure!(job.rows("SELECT id FROM u")? == ["1"]);
+    Ok(())
+}
+
 /// Changes the SQLite target behind the program's back.
 fn job_sql(job: &Job, sql: &str) -> Result<()> {
     Ok(rusqlite::Connection::open(job.path("target.db"))?.execute_batch(sql)?)

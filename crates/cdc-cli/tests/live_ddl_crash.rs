@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use cdc_testkit::proxy::Proxy;
 use cdc_testkit::servers::postgres::{Postgres, PostgresOptions};
-use cdc_testkit::servers::{Server, ServerOptions};
+use cdc_testkit::servers::{Server, ServerKind, ServerOptions};
 use support::{Job, Run, Said, server, until};
 
 /// A target, with its server where it has one.
@@ -839,6 +839,36 @@ fn case_55_names_change_hands_in_postgres_mysql_only() -> Result<()> {
     names_change_hands(Target::postgres(), "evolve")
 }
 
+/// Columns of a shard give each other their names: its values change places in several steps, and it is killed behind each of them.
+#[test]
+fn case_55_values_of_a_shard_change_places_once_mysql_only() -> Result<()> {
+    for target in [Target::mysql(), Target::postgres()] {
+        let tables = "CREATE TABLE t1 (id INT PRIMARY KEY, a INT, b INT); CREATE TABLE t2 LIKE t1;
+                      INSERT INTO t1 VALUES (1, 10, 20), (2, 11, NULL); INSERT INTO t2 VALUES (1, 30, 40)";
+        let copied = Copied::start(target, "places", "evolve", tables)?;
+        let file = fs::read_to_string(copied.job.path("p.cdc"))?;
+        let flow = "src.* |> extend meta.table as shard => dw.one key (shard, id)";
+        // from the beginning, with another flow
+        fs::remove_dir_all(copied.job.path("state"))?;
+        fs::write(copied.job.path("p.cdc"), file.replace("src.* => dw.*", flow))?;
+        copied.job.rename("places")?;
+        copied.job.catch_up(&[])?;
+        copied.source(
+            "ALTER TABLE t1 RENAME COLUMN a TO b, RENAME COLUMN b TO a; INSERT INTO t1 VALUES (3, 12, 22)",
+        )?;
+        let mut said = copied.dies_at("schema.apply", 1)?;
+        for nth in 1..=5 {
+            said = copied.dies_at("schema.applied", nth)?;
+        }
+        let again = copied.recovers(&said)?;
+        let rows = copied.rows("SELECT shard, id, a, b FROM one ORDER BY shard, id")?;
+        ensure!(rows == "t1|1|20|10\nt1|2|NULL|11\nt1|3|22|12\nt2|1|30|40\n", "{rows}{}", again.text());
+        ensure!(copied.columns("one")?.len() == 4);
+        copied.job.verify()?;
+    }
+    Ok(())
+}
+
 /// An account that may not change tables: every step is refused, and rows go on as in mode ignore.
 #[test]
 fn case_55_a_missing_right_is_passed_over_by_try_evolve_into_mysql() -> Result<()> {
@@ -868,13 +898,21 @@ fn case_55_a_missing_right_is_passed_over_by_try_evolve_into_mysql() -> Result<(
 #[test]
 fn case_49_a_swap_of_names_that_a_target_refuses_is_passed_over_mysql_only() -> Result<()> {
     let check = "ALTER TABLE t ADD CONSTRAINT keeps CHECK";
+    // whatever the source is: MariaDB gives the column its new name in the constraint, and refuses nothing
+    static REFUSES: OnceLock<Server> = OnceLock::new();
+    let mysql = match Target::mysql() {
+        Target::MySql(server) if server.kind().is_mariadb() => Target::MySql(
+            REFUSES.get_or_init(|| Server::start(ServerOptions::of(ServerKind::MySql)).expect("a target")),
+        ),
+        mysql => mysql,
+    };
     for (n, (target, rule)) in [
         // what stops each change of a name
         (Target::Sqlite, "CREATE VIEW keeps AS SELECT * FROM nowhere".to_owned()),
-        (Target::mysql(), format!("{check} (b <> 'q' OR c <> 'q' OR id > 0)")),
+        (mysql, format!("{check} (b <> 'q' OR c <> 'q' OR id > 0)")),
         // the one that is to go out of the way has gone by then
-        (Target::mysql(), format!("{check} (c <> 'q' OR id > 0)")),
-        (Target::mysql(), format!("{check} (b <> 'q' OR id > 0)")),
+        (mysql, format!("{check} (c <> 'q' OR id > 0)")),
+        (mysql, format!("{check} (b <> 'q' OR id > 0)")),
     ]
     .into_iter()
     .enumerate()
@@ -921,7 +959,90 @@ fn case_49_a_table_that_a_target_does_not_let_go_is_kept_and_copied_into() -> Re
         copied.compare("t", &["id", "a", "b"].map(str::to_owned).into()).with_context(|| again.text())? == 3
     );
     ensure!(copied.rows("SELECT a FROM needs ORDER BY id")? == "10\n30\n40\n");
+    // the source has no such column any more, so nothing is read in it
+    ensure!(copied.rows("SELECT COUNT(g0) FROM t")? == "0\n", "{}", again.text());
     copied.job.verify().with_context(|| again.text())?;
+    Ok(())
+}
+
+/// Keeps the target from letting go of a table.
+fn hold(copied: &Copied, table: &str) -> Result<()> {
+    match copied.target {
+        Target::MySql(there) => {
+            drop(there.sql(&format!("REVOKE DROP ON {}.* FROM cdc@'%'", copied.database))?);
+            Ok(())
+        }
+        _ => copied.there(&format!("CREATE VIEW needs AS SELECT id FROM {table}")),
+    }
+}
+
+/// A table was taken in, and no checkpoint tells of it; behind a restart it has another structure, and the target keeps the one that it
+/// has: what that one takes is written.
+#[test]
+fn case_49_a_table_that_was_taken_in_and_is_kept_is_met_again_after_a_restart() -> Result<()> {
+    for target in [Target::mysql(), Target::postgres()] {
+        let copied = Copied::start(target, "again", "try_evolve", TABLES)?;
+        let file = fs::read_to_string(copied.job.path("p.cdc"))?;
+        let patterns = format!("tables = [\"{0}.*\", \"!{0}.hidden_*\"]", copied.database);
+        let file = file.replace(&format!("tables = [\"{}.*\"]", copied.database), &patterns);
+        fs::write(copied.job.path("p.cdc"), file.replace("every = \"200ms\"", "every = \"1h\""))?;
+        let mut run = copied.job.start(&[])?;
+        run.says("going on from tick")?;
+        copied.source(
+            "CREATE TABLE hidden_x (id INT PRIMARY KEY, a INT, b INT, d INT);
+             INSERT INTO hidden_x VALUES (1, 10, 7, 1), (9, 90, 9, 9); RENAME TABLE hidden_x TO x",
+        )?;
+        run.until("the table is there", |_| {
+            Ok(copied.columns("x")?.contains("a") && copied.rows("SELECT COUNT(*) FROM x")?.trim() == "2")
+        })?;
+        let said = run.kill()?;
+        hold(&copied, "x")?;
+        copied.source(
+            "ALTER TABLE x ADD COLUMN more INT, DROP COLUMN b, DROP COLUMN d, ADD COLUMN e INT DEFAULT 4;
+             ALTER TABLE x ADD COLUMN d DATE; DELETE FROM x WHERE id = 9; INSERT INTO x VALUES (2, 20, 8, 8, '2026-01-31')",
+        )?;
+        // the second refusal is the first of several columns
+        let died = copied.dies_at("refusal.noted", 2)?;
+        let again = copied.recovers(&died)?;
+        let words = died.text() + &again.text();
+        for word in ["refuses drop_table", "refuses add_column", "\"more\" of", "is not written"] {
+            ensure!(words.contains(word), "{word} in\n{}\n{words}", said.text());
+        }
+        let taken = ["id", "a"].map(str::to_owned).into();
+        ensure!(copied.compare("x", &taken).with_context(|| words.clone())? == 2);
+        ensure!(copied.rows("SELECT b, d FROM x ORDER BY id")? == "NULL|NULL\nNULL|NULL\n", "{words}");
+        // and so on, from a checkpoint that knows
+        copied.source(
+            "INSERT INTO x (id, a, more) VALUES (3, 30, 3); UPDATE x SET a = 21, e = 5 WHERE id = 2",
+        )?;
+        let again = copied.job.catch_up(&[])?;
+        ensure!(copied.compare("x", &taken).with_context(|| again.text())? == 3);
+        copied.job.verify().with_context(|| again.text())?;
+    }
+    Ok(())
+}
+
+/// A table is dropped, and the target keeps it; another one is made under its name.
+#[test]
+fn case_49_a_table_is_made_under_the_name_of_one_that_a_target_keeps() -> Result<()> {
+    for (target, restarts) in [(Target::mysql(), false), (Target::postgres(), true)] {
+        let copied = Copied::start(target, "under", "try_evolve", TABLES)?;
+        hold(&copied, "t")?;
+        copied.source("DROP TABLE t")?;
+        if restarts {
+            let said = copied.job.catch_up(&[])?;
+            ensure!(said.text().contains("the target does not let go of them"), "{}", said.text());
+            ensure!(copied.rows("SELECT COUNT(*) FROM t")? == "60\n");
+        }
+        copied.source(
+            "CREATE TABLE t (id INT PRIMARY KEY, more INT, a INT); INSERT INTO t VALUES (2, 20, 8)",
+        )?;
+        let said = copied.job.catch_up(&[])?;
+        let taken = ["id", "a"].map(str::to_owned).into();
+        ensure!(copied.compare("t", &taken).with_context(|| said.text())? == 1, "{}", said.text());
+        ensure!(copied.rows("SELECT b, g0 FROM t")? == "NULL|NULL\n", "{}", said.text());
+        copied.job.verify().with_context(|| said.text())?;
+    }
     Ok(())
 }
 

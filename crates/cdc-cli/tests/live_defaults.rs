@@ -51,6 +51,8 @@ struct Copied {
     target: Target,
     database: String,
     job: Job,
+    /// What the first start said.
+    first: Option<Said>,
 }
 
 impl Copied {
@@ -59,6 +61,13 @@ impl Copied {
     }
 
     fn with(target: Target, database: &str, flow: &str, sql: &str) -> Result<Copied> {
+        let mut copied = Copied::not_yet(target, database, flow, sql)?;
+        copied.first = Some(copied.job.catch_up(&[])?);
+        Ok(copied)
+    }
+
+    /// The same in front of the first start.
+    fn not_yet(target: Target, database: &str, flow: &str, sql: &str) -> Result<Copied> {
         let kind = if target.is_mariadb() { "mariadb" } else { target.name() };
         let database = format!("{database}_{kind}");
         server().sql(&format!("CREATE DATABASE {database}; USE {database}; {sql}"))?;
@@ -82,8 +91,7 @@ impl Copied {
         };
         let body = format!("sink dw = {sink}\n{flow}");
         let job = Job::with(server(), &format!("[\"{database}.*\"]"), "", "", &body);
-        job.catch_up(&[])?;
-        Ok(Copied { target, database, job })
+        Ok(Copied { target, database, job, first: None })
     }
 
     fn source(&self, sql: &str) -> Result<String> {
@@ -246,6 +254,37 @@ fn defaults_and_comments_follow_into_every_target_that_has_them() -> Result<()> 
         copied.there("DELETE FROM t WHERE id = 99")?;
         ensure!(copied.job.verify()? == 3);
     }
+    Ok(())
+}
+
+/// The tables of the first start too: what they are made without is told, once, and nothing of a table that was there.
+#[test]
+fn what_the_first_tables_are_made_without_is_told_once() -> Result<()> {
+    for target in targets() {
+        let copied = Copied::not_yet(
+            target,
+            "firsts",
+            "src.* => dw.*",
+            "CREATE TABLE t (id INT PRIMARY KEY, a INT DEFAULT 3, b VARCHAR(9) DEFAULT (UPPER('x')), c VARCHAR(9) DEFAULT (UPPER('y')));
+             CREATE TABLE plain (id INT PRIMARY KEY, a INT DEFAULT 3 COMMENT 'three');
+             CREATE TABLE theirs (id INT PRIMARY KEY, b VARCHAR(9) DEFAULT (UPPER('x')))",
+        )?;
+        copied.there("CREATE TABLE theirs (id INT PRIMARY KEY, b VARCHAR(9))")?;
+        let said = copied.job.catch_up(&[])?;
+        let lines: Vec<&str> = said.err.lines().filter(|l| l.contains("has no default")).collect();
+        let [line] = lines[..] else { anyhow::bail!("{}", said.text()) };
+        let told = line.starts_with("dw.t: create_table; column \"b\" of the target has no default: ");
+        ensure!(told && line.contains("; column \"c\" of the target has no default: "), "{line}");
+        copied.has("t", &[("a", "3", "")])?;
+        let again = copied.follow("INSERT INTO t (id) VALUES (1)")?;
+        ensure!(!again.err.contains("has no default"), "{}", again.text());
+    }
+    // several tables in one have none at all, as the page says
+    let flow = "src.* |> extend meta.table as shard => dw.one key (shard, id)";
+    let sql = "CREATE TABLE a (id INT PRIMARY KEY, b VARCHAR(9) DEFAULT (UPPER('x'))); CREATE TABLE b LIKE a";
+    let copied = Copied::with(targets()[0], "first_of_two", flow, sql)?;
+    let said = copied.first.map_or_else(String::new, |said| said.text());
+    ensure!(!said.contains("has no default"), "{said}");
     Ok(())
 }
 

@@ -643,6 +643,70 @@ fn equal_keys_of_two_tables_are_refused_unless_the_last_one_is_to_stay() -> Resu
     Ok(())
 }
 
+/// Columns of one of two shards give their names to each other: its rows follow, those of the other stay.
+#[test]
+fn case_52_columns_of_a_shard_give_each_other_their_names_mysql_only() -> Result<()> {
+    let server = server();
+    for (mode, b) in [("evolve", "BIGINT"), ("lenient", "VARCHAR(20)")] {
+        let (mysql, postgres, body) = three_targets()?;
+        let (sinks, _) = body.split_once("src.* =>").context("flows")?;
+        let database = format!("crossed_{mode}");
+        let mut body = sinks.to_owned();
+        for sink in ["dw", "my", "pg"] {
+            body.push_str(&format!(
+                "src.* |> extend meta.table as shard => {sink}.{database} key (shard, id) with {{ on_schema_change = {mode} }}\n"
+            ));
+        }
+        let sql = format!(
+            "CREATE TABLE t1 (id INT PRIMARY KEY, a INT, b {b}, own INT); CREATE TABLE t2 (id INT PRIMARY KEY, a INT, b {b});
+             INSERT INTO t1 VALUES (1, 10, '20', 30), (2, 12, NULL, 32); INSERT INTO t2 VALUES (1, 11, '21'), (2, NULL, '23')"
+        );
+        let job = begin(server, &database, &sql, "", &body)?;
+        for (change, extra) in [
+            (
+                "ALTER TABLE t1 RENAME COLUMN a TO b, RENAME COLUMN b TO a; UPDATE t1 SET b = b + 1 WHERE id = 1;
+                 INSERT INTO t1 VALUES (3, 13, '23', 33)",
+                "",
+            ),
+            ("ALTER TABLE t2 RENAME COLUMN a TO b, RENAME COLUMN b TO a; INSERT INTO t2 VALUES (3, 14, '24')", ""),
+            // one that only the one has is in the ring
+            (
+                "ALTER TABLE t1 RENAME COLUMN a TO own, RENAME COLUMN own TO b, RENAME COLUMN b TO a; UPDATE t1 SET own = 5 WHERE id = 3",
+                "",
+            ),
+            // and one that only the other has gets a name that this one gives away
+            ("ALTER TABLE t2 RENAME COLUMN a TO own; UPDATE t2 SET own = 6 WHERE id = 2", "no a"),
+        ] {
+            server.sql(&format!("USE {database}; {change}"))?;
+            let said = job.catch_up(&[])?;
+            let a = if extra.is_empty() { "a" } else { "NULL" };
+            let own = if extra.is_empty() { "NULL" } else { "own" };
+            let wanted = server.sql(&format!(
+                "USE {database}; SELECT 't1', id, a, b, own FROM t1 UNION ALL SELECT 't2', id, {a}, b, {own} FROM t2 ORDER BY 1, 2"
+            ))?;
+            // lenient keeps what was under a name that is given away
+            let a = if extra.is_empty() || mode == "evolve" { "a" } else { "CASE WHEN shard = 't1' THEN a END" };
+            let select = format!("SELECT shard, id, {a}, b, own FROM {database} ORDER BY shard, id");
+            let ours = [
+                job.rows(&select)?.join("\n") + "\n",
+                mysql.sql(&format!("USE dw; {select}"))?.replace('\t', "|"),
+                postgres.sql(&select)?,
+            ];
+            for ours in ours {
+                ensure!(ours == wanted.replace('\t', "|"), "{mode}, {change}\n{ours}\n{wanted}\n{}", said.text());
+            }
+            job.verify().with_context(|| said.text())?;
+        }
+    }
+    // the name of a column of the key, which the other shard has too, cannot move
+    let body = "sink dw = sqlite { path = \"target.db\" }\nsrc.* |> extend meta.table as shard => dw.one key (shard, id) with { on_schema_change = evolve }";
+    let sql = "CREATE TABLE t1 (id INT PRIMARY KEY, a INT); CREATE TABLE t2 LIKE t1; INSERT INTO t1 VALUES (1, 10); INSERT INTO t2 VALUES (1, 11)";
+    let job = begin(server, "crossed_key", sql, "", body)?;
+    server.sql("ALTER TABLE crossed_key.t1 RENAME COLUMN id TO a, RENAME COLUMN a TO id")?;
+    job.fails(211)?;
+    Ok(())
+}
+
 /// What a table's rows are for a flow depends on its name: whether the flow takes it, and what it writes of the name. A table that
 /// gets another one is copied again where that matters.
 fn renamed(database: &str, flow: &str, sql: &str, changes: &[&str], wanted: (&str, &[&str])) -> Result<Job> {

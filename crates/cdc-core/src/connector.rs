@@ -56,6 +56,31 @@ impl TargetTable {
         self.key.is_empty()
     }
 
+    /// The same with those of its columns that this keeps, and those that a row is found and told by; `None` if those are all.
+    pub fn only(&self, keeps: impl Fn(&Column) -> bool) -> Option<TargetTable> {
+        let columns = &self.schema.columns;
+        let is_needed =
+            |i: usize| self.key.contains(&i) || self.soft_delete == Some(i) || self.told_by == Some(i);
+        let kept: Vec<usize> = (0..columns.len()).filter(|&i| is_needed(i) || keeps(&columns[i])).collect();
+        if kept.len() == columns.len() {
+            return None;
+        }
+        let place = |i: usize| kept.iter().position(|&k| k == i);
+        let key: Vec<usize> = self.key.iter().filter_map(|&i| place(i)).collect();
+        Some(TargetTable {
+            name: self.name.clone(),
+            schema: Arc::new(TableSchema {
+                columns: kept.iter().map(|&i| columns[i].clone()).collect(),
+                primary_key: key.clone(),
+                unique_keys: Vec::new(),
+                ..(*self.schema).clone()
+            }),
+            soft_delete: self.soft_delete.and_then(place),
+            told_by: self.told_by.and_then(place),
+            key,
+        })
+    }
+
     /// Which source table a row comes from, if the table tells ([`TargetTable::told_by`]).
     pub fn owner_of(&self, row: &Row) -> Option<String> {
         match row.get(self.told_by?) {
@@ -371,11 +396,29 @@ pub trait Sink: Send {
     /// `TARGET_SHAPE`, with both shapes.
     fn check(&mut self, table: &TargetTable) -> Result<()>;
 
+    /// The same of the table as it is at this moment, within a schema change: also where [`Sink::check`] does not look, since the table is
+    /// known to be between two shapes.
+    ///
+    /// # Errors
+    /// As [`Sink::check`].
+    fn check_now(&mut self, table: &TargetTable) -> Result<()> {
+        self.check(table)
+    }
+
     /// Takes the target over: raises the epoch, so that no other run can commit from now on.
     ///
     /// # Errors
     /// `TARGET_BUSY`, `TARGET_WRITE`.
     fn claim(&mut self, job: &JobIdentity) -> Result<()>;
+
+    /// Is there a table of this name? A sink that leaves nothing out of those that it creates ([`Sink::leaves_out`]) need not look.
+    ///
+    /// # Errors
+    /// `TARGET_OPEN`.
+    fn has_table(&mut self, name: &str) -> Result<bool> {
+        let _ = name;
+        Ok(true)
+    }
 
     /// Makes ready to write rows of this shape; creates the table if it is not there.
     ///

@@ -15,7 +15,7 @@ use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until, V
 use crate::state::{Checkpoint, StateDir, this_run};
 use crate::status::StatusHandle;
 use crate::view_store::ViewStore;
-use cdc_core::connector::{JobIdentity, Resume, Sink, TargetTable, Upstream};
+use cdc_core::connector::{JobIdentity, Resume, Sink, TargetSchemaChange, TargetTable, Upstream};
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::{
     BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
@@ -234,7 +234,14 @@ fn run_on(
                 .filter_map(|t| t.feeds.first().map(|f| t.table(&f.table, 0)))
                 .collect();
             for table in shared.iter().filter(|_| first).chain(written) {
+                // later ones come by schema changes, which say it
+                let is_new = base.tick == 0 && !sink.sink.has_table(&table.name)?;
                 sink.sink.prepare(table)?;
+                let made = TargetSchemaChange::CreateTable { table: table.clone() };
+                let left = if is_new { sink.sink.leaves_out(&made) } else { Vec::new() };
+                if !left.is_empty() {
+                    status.info(format!("{}.{}: create_table; {}", sink.name, table.name, left.join("; ")));
+                }
             }
         }
     }

@@ -8,10 +8,10 @@
 
 use cdc_core::connector::TargetTable;
 use cdc_core::plan::{Plan, SchemaChangeMode};
-use cdc_core::schema::{Column, TableSchema, same_name};
+use cdc_core::schema::{Column, TableId, TableSchema, same_name};
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, ZeroDates, codes};
-use cdc_mysql::capture::discover;
+use cdc_mysql::capture::{CaptureState, discover};
 use cdc_mysql::config::Config;
 use cdc_mysql::conn::connect;
 use cdc_schema::merge::same_type;
@@ -71,6 +71,17 @@ pub fn look(
             Ok(SinkSchemas { sink: sink.to_owned(), tick, tables })
         })
         .collect()
+}
+
+/// The tick that a run would go on from with this source, if one has been here; and the tables that it follows there.
+///
+/// # Errors
+/// `STATE_FOREIGN` if the state folder is another pipeline's; those of reading it.
+pub fn goes_on(plan: &Plan, source: &str, state: &Path) -> Result<Option<(Tick, Vec<TableId>)>> {
+    let Some(checkpoint) = StateDir::peek(state)? else { return Ok(None) };
+    crate::job::check_pipeline(&checkpoint, plan)?;
+    let of = |state: &CaptureState| state.structures.tables().map(|t| t.id.clone()).collect();
+    Ok(checkpoint.sources.get(source).map(|state| (checkpoint.tick, of(state))))
 }
 
 /// What a run that starts now writes at a sink.

@@ -38,7 +38,7 @@ use cdc_core::tick::Tick;
 use cdc_core::{Diagnostic, Error, Result, Row, Severity, codes};
 use cdc_materialize::render::{Failure, SinkBatch, SinkPort};
 use cdc_schema::coerce::Coercion;
-use cdc_schema::derivator::{Derived, Question, Share, derive};
+use cdc_schema::derivator::{Derived, Question, Share, Step, derive};
 use cdc_schema::registry::{Action, Registry, out_of_step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -689,7 +689,7 @@ impl Committer {
         for step in &derived.steps {
             faults::at("schema.apply");
             if let Err(error) = self.sink.apply(&step.change) {
-                return Err(self.refused(flow, &identity, work, &step.name, place(error))?);
+                return Err(self.refused(flow, &identity, work, step, place(error))?);
             }
             faults::at("schema.applied");
         }
@@ -716,14 +716,7 @@ impl Committer {
     }
 
     /// What became of a schema change, for people.
-    fn tell(
-        &self,
-        work: &SchemaWork,
-        table: &str,
-        steps: &[cdc_schema::derivator::Step],
-        left: &[String],
-        begun: Instant,
-    ) {
+    fn tell(&self, work: &SchemaWork, table: &str, steps: &[Step], left: &[String], begun: Instant) {
         let source: Vec<String> = work.event.changes.iter().map(ToString::to_string).collect();
         let made: Vec<&str> = steps.iter().map(|s| &*s.name).collect();
         let mut line = format!("schema change: {}", source.join("; "));
@@ -751,21 +744,37 @@ impl Committer {
         flow: &FlowPlan,
         identity: &str,
         work: &SchemaWork,
-        step: &str,
+        step: &Step,
         error: Error,
     ) -> Result<Error> {
-        let may = !["create_table", "resnapshot_table", "change_primary_key"].contains(&step);
         let is_refusal = !error.is_transient()
             && [codes::TARGET_DDL, codes::TARGET_SHAPE, codes::GRANT_MISSING].contains(&error.code());
-        // one that comes again although it is passed over would come for ever
-        let is_known = self.refusals.get(identity).is_some_and(|steps| steps.contains(step));
-        if flow.on_schema_change != SchemaChangeMode::TryEvolve || !may || !is_refusal || is_known {
+        if flow.on_schema_change != SchemaChangeMode::TryEvolve || !is_refusal {
             return Ok(error);
         }
-        let refusal = Refusal { tick: work.event.tick, change: identity.to_owned(), step: step.to_owned() };
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).note_refusal(&refusal)?;
-        faults::at("refusal.noted");
-        self.refusals.entry(identity.to_owned()).or_default().insert(step.to_owned());
+        let known = self.refusals.get(identity).cloned().unwrap_or_default();
+        let mut steps = match (&*step.name, &step.change) {
+            // the target has kept one of that name, of which nothing is known here: it is written as far as it goes
+            ("create_table", TargetSchemaChange::CreateTable { table })
+                if known.contains("drop_table") && error.code() == codes::TARGET_SHAPE =>
+            {
+                self.not_taken(table)?
+            }
+            ("create_table" | "resnapshot_table" | "change_primary_key", _) => Vec::new(),
+            (name, _) => vec![name.to_owned()],
+        };
+        // one that comes again although it is passed over would come for ever
+        steps.retain(|step| !known.contains(step));
+        if steps.is_empty() {
+            return Ok(error);
+        }
+        for step in &steps {
+            let refusal = Refusal { tick: work.event.tick, change: identity.to_owned(), step: step.clone() };
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).note_refusal(&refusal)?;
+            faults::at("refusal.noted");
+            self.refusals.entry(identity.to_owned()).or_default().insert(step.clone());
+        }
+        let step = steps.join(", ");
         let notice = error.diagnostic().clone();
         let mut passed = Error::transient(
             codes::SCHEMA_CHANGE_REFUSED,
@@ -778,6 +787,26 @@ impl Committer {
             passed = passed.note(note);
         }
         Ok(passed)
+    }
+
+    /// The steps that would make a table which is there take what it does not take of these rows, by column; none where that is not
+    /// all that is in the way.
+    fn not_taken(&mut self, table: &TargetTable) -> Result<Vec<String>> {
+        self.sink.rollback();
+        let mut takes = |part: Option<TargetTable>| match self.sink.check_now(part.as_ref().unwrap_or(table))
+        {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == codes::TARGET_SHAPE => Ok(false),
+            Err(error) => Err(error),
+        };
+        let mut steps = Vec::new();
+        for column in &table.schema.columns {
+            if !takes(table.only(|c| c.name == column.name))? {
+                steps.push(format!("add_column {}", column.name));
+            }
+        }
+        let is_taken = |c: &Column| !steps.contains(&format!("add_column {}", c.name));
+        Ok(if takes(table.only(is_taken))? { steps } else { Vec::new() })
     }
 
     /// Does something in the open transaction; after a transient error all of the transaction again.

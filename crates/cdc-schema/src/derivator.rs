@@ -11,6 +11,10 @@
 //! *Left out* means: the target stays as it is, and rows are made to fit it ([`crate::coerce`]). What try_evolve's target
 //! refuses is left out too ([`Question::refused`]), and so is a kind of change that `include` and `exclude` keep out.
 //!
+//! A table that try_evolve's target refuses to let go stays, in the shape that it has: one that comes under its name later is written
+//! into it, by name, its rows in place of those that were kept. Where nothing is known of the one that was kept (a start went
+//! back to a checkpoint from before it was made), the target is asked which columns it takes, and the others are noted as refused.
+//!
 //! # By lineage, not by name
 //!
 //! What a flow gives out before and after a statement is compared column by column, and which column is which is told by
@@ -41,6 +45,7 @@
 //! Columns are united by name and types widened ([`crate::merge`]). A change of one source table must not touch rows of
 //! the others: rows are changed where [`Share`] tells them, a column goes only if nobody else feeds it, and what the target
 //! covers already is nothing to do.
+//! Where columns of one source table give their names to each other, those of the target stay, and the values of its rows change places.
 
 use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, keeps, no_common};
 use crate::merge::{any_text, common, same_type};
@@ -192,14 +197,25 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         if *share == Share::Alone && !stays {
             steps.push(step("drop_table", TargetSchemaChange::DropTable { table: table.name.clone() }));
         }
-        steps.push(step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }));
-        if again {
+        // of the one that is kept, which nothing is known of, those columns that it takes
+        let written = table
+            .only(|c| !(stays && question.refused.contains(&format!("add_column {}", c.name))))
+            .map_or_else(|| table.clone(), Arc::new);
+        let mut evolved = Evolved::of(&written);
+        evolved.feeds = Evolved::of(table).feeds;
+        for fed in evolved.feeds.iter_mut().flat_map(|f| &mut f.columns) {
+            fed.target = fed.target.take().filter(|t| written.schema.column_index(t).is_some());
+        }
+        let left = evolved.feeds.iter().flat_map(|f| evolved.left(f)).collect();
+        steps.push(step("create_table", TargetSchemaChange::CreateTable { table: written }));
+        if again || stays {
+            // (the source's table is another one than whose rows were kept)
             steps.push(step(
                 "resnapshot_table",
                 remove_rows(flow, &table.name, &table.schema.id, share, true)?,
             ));
         }
-        return Ok(Derived { steps, evolved: Some(Evolved::of(table)), left: Vec::new() });
+        return Ok(Derived { steps, evolved: Some(evolved), left });
     };
     let mut evolved = there.clone();
     // one that comes back has its place there still
@@ -212,7 +228,10 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         now.key.len() == evolved.key.len() && now.key.iter().zip(&evolved.key).all(|(a, b)| same_name(a, b));
     if evolved.feeds.is_empty() && !keeps && !(stays && same_key) && (!merges || (again && !same_key)) {
         // nobody's any more: it becomes what the flow writes, if its rows go
-        if again && (now.columns != evolved.columns || !same_key) {
+        // one that the target has refused to let go when the source did may go by now
+        let was_to_go =
+            flow.on_schema_change == SchemaChangeMode::TryEvolve && flow.lets_through("drop_table") && !stays;
+        if was_to_go || (again && (now.columns != evolved.columns || !same_key)) {
             steps.push(step("drop_table", TargetSchemaChange::DropTable { table: evolved.name.clone() }));
         }
         steps.push(step("create_table", TargetSchemaChange::CreateTable { table: table.clone() }));
@@ -224,7 +243,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         }
         return Ok(Derived { steps, evolved: Some(now), left });
     }
-    if again {
+    if again || (stays && evolved.feeds.is_empty() && !keeps) {
         steps
             .push(step("resnapshot_table", remove_rows(flow, &evolved.name, &table.schema.id, share, true)?));
         let mut then = evolved.clone();
@@ -238,6 +257,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
     if flow.on_schema_change == SchemaChangeMode::Ignore || stays {
         // what the target has is fed by name
         evolved.feeds.push(by_name(&evolved, table));
+        steps.extend(defaults_that_go(question, &mut evolved));
         left.extend(evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default());
         return Ok(Derived { steps, evolved: Some(evolved), left });
     }
@@ -320,6 +340,24 @@ fn default_step(question: &Question<'_>, table: &str, column: Column) -> Option<
     Some(step(&name, TargetSchemaChange::AlterColumnDefault { table: table.to_owned(), column }))
 }
 
+/// Columns that nobody feeds lose their defaults: rows to come have no value for them, and are to read NULL there. (Not in mode
+/// ignore, which alters nothing and makes none.)
+fn defaults_that_go(question: &Question<'_>, evolved: &mut Evolved) -> Vec<Step> {
+    if question.flow.on_schema_change == SchemaChangeMode::Ignore {
+        return Vec::new();
+    }
+    let fed: Vec<bool> = evolved.columns.iter().map(|c| evolved.is_fed(&c.name)).collect();
+    let mut steps = Vec::new();
+    for (column, _) in evolved.columns.iter_mut().zip(fed).filter(|(c, fed)| !fed && c.default.is_some()) {
+        let without = Column { default: None, ..column.clone() };
+        if let Some(step) = default_step(question, &evolved.name, without) {
+            column.default = None;
+            steps.push(step);
+        }
+    }
+    steps
+}
+
 /// A table goes, or is renamed to where the flow does not look.
 fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
     let Question { flow, changes, share, .. } = *question;
@@ -342,7 +380,9 @@ fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
     let kind = if renamed { "rename_table" } else { "drop_table" };
     if !act(question, kind, kind, &name)? || !is_wanted(flow, kind) {
         return kept(
-            if renamed {
+            if question.refused.contains(kind) {
+                "the target does not let go of them"
+            } else if renamed {
                 "it was renamed to where the flow does not look"
             } else {
                 "the flow keeps out drop_table"
@@ -394,6 +434,7 @@ fn made_anew(question: &Question<'_>, before: &BoundFlow, after: &BoundFlow) -> 
         }
         if ignore {
             evolved.feeds.push(by_name(&evolved, table));
+            steps.extend(defaults_that_go(question, &mut evolved));
             let left = evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default();
             return Ok(Derived { steps, evolved: Some(evolved), left });
         }
@@ -985,8 +1026,33 @@ impl<'q> Work<'q> {
         name: &str,
         fill: bool,
     ) -> Result<()> {
-        let table = self.evolved.name.clone();
         let fill = fill && (self.question.flow.backfill || self.mode != SchemaChangeMode::Lenient);
+        self.fill_from(from, to, column, name, fill)?;
+        self.leave(from, name)
+    }
+
+    /// A column that this table's rows have nothing in any more.
+    fn leave(&mut self, column: &Arc<str>, name: &str) -> Result<()> {
+        if self.is_shared(column) {
+            if self.mode != SchemaChangeMode::Lenient {
+                self.empty_column(column, name)?;
+            }
+        } else {
+            self.keep(column);
+        }
+        Ok(())
+    }
+
+    /// A column, new or one that others feed, takes the values of this table's rows in another one.
+    fn fill_from(
+        &mut self,
+        from: &Arc<str>,
+        to: &Arc<str>,
+        column: &Column,
+        name: &str,
+        fill: bool,
+    ) -> Result<()> {
+        let table = self.evolved.name.clone();
         match self.evolved.column(to).cloned() {
             // others feed it
             Some(there) => {
@@ -1029,13 +1095,6 @@ impl<'q> Work<'q> {
                 name,
                 TargetSchemaChange::FillColumn { table, from: from.to_string(), to: to.to_string(), only },
             );
-        }
-        if self.is_shared(from) {
-            if self.mode != SchemaChangeMode::Lenient {
-                self.empty_column(from, name)?;
-            }
-        } else {
-            self.keep(from);
         }
         Ok(())
     }
@@ -1093,6 +1152,7 @@ impl<'q> Work<'q> {
         for (column, name) in &wanted {
             self.make_room(column, fed, name);
         }
+        self.exchange(old, new, &mut plain, &mut split, fed)?;
         // In mode lenient a column whose name another one takes cannot stay: then it takes its values along.
         let crossed = |there: &Arc<str>| wanted.iter().any(|(w, _)| same_name(w, there));
         let (crossing, apart): (Vec<_>, Vec<_>) = split.into_iter().partition(|(_, there, k)| {
@@ -1100,6 +1160,7 @@ impl<'q> Work<'q> {
         });
         for (j, there, k) in crossing {
             if self.is_shared(&there) {
+                // only in letter case: it is the same to every target
                 continue;
             }
             if unlike.contains(&j) {
@@ -1146,6 +1207,104 @@ impl<'q> Work<'q> {
             fed[j] = Some(to);
         }
         Ok(())
+    }
+
+    /// Columns whose names cross, where rows of other source tables are in them too: those stay where they are, so no column of the target
+    /// gets another name. The values of this table's rows change places instead, each into the column of its new name.
+    fn exchange(
+        &mut self,
+        old: &[Column],
+        new: &[Column],
+        plain: &mut Vec<(usize, Arc<str>, Arc<str>)>,
+        split: &mut Vec<(usize, Arc<str>, usize)>,
+        fed: &mut [Option<Arc<str>>],
+    ) -> Result<()> {
+        if !self.has_others() {
+            return Ok(());
+        }
+        // source column, where its values are, where they go
+        let all: Vec<(usize, Arc<str>, Arc<str>)> = plain
+            .iter()
+            .cloned()
+            .chain(split.iter().map(|(j, there, k)| (*j, there.clone(), new[*k].name.clone())))
+            .filter(|(_, there, to)| !same_name(there, to))
+            .collect();
+        let is_fed = |name: &str| fed.iter().flatten().any(|f| same_name(f, name));
+        let is_wanted = |name: &str| all.iter().any(|(_, _, to)| same_name(to, name));
+        let crosses = |there: &str, to: &str| is_wanted(there) || is_fed(to);
+        let mut moves: Vec<(usize, Arc<str>, Arc<str>)> = Vec::new();
+        // with those whose names hang together with theirs
+        loop {
+            let hangs = |(j, there, to): &&(usize, Arc<str>, Arc<str>)| {
+                let begins = crosses(there, to) && (self.is_shared(there) || self.is_shared(to));
+                let follows = moves.iter().any(|(_, a, b)| same_name(a, to) || same_name(there, b));
+                !moves.iter().any(|(known, _, _)| known == j) && (begins || follows)
+            };
+            match all.iter().find(hangs) {
+                Some(found) => moves.push(found.clone()),
+                None => break,
+            }
+        }
+        plain.retain(|(j, _, _)| !moves.iter().any(|(known, _, _)| known == j));
+        split.retain(|(j, _, _)| !moves.iter().any(|(known, _, _)| known == j));
+        let step = |j: usize| format!("rename_column {}", old[j].name);
+        for (j, there, to) in &moves {
+            // such as one of the key, which keeps its name where other tables have it
+            let stays = |f: &&Arc<str>| same_name(f, to) && !moves.iter().any(|(_, from, _)| from == *f);
+            if let Some(in_place) = fed.iter().flatten().find(stays) {
+                return Err(self.in_place(&old[*j], there, in_place, to));
+            }
+        }
+        let begun = moves.clone();
+        let mut asides = Vec::new();
+        while !moves.is_empty() {
+            let free =
+                moves.iter().position(|(_, _, to)| !moves.iter().any(|(_, there, _)| same_name(there, to)));
+            let Some(at) = free else {
+                // a ring: the values of the first one step aside
+                let (j, there) = (moves[0].0, moves[0].1.clone());
+                let aside: Arc<str> = self.free(&format!("_cdc_{there}")).into();
+                let column = self.evolved.column(&there).cloned().unwrap_or_else(|| old[j].clone());
+                self.fill_from(&there, &aside, &column, &step(j), true)?;
+                asides.push((aside.clone(), step(j)));
+                moves[0].1 = aside;
+                continue;
+            };
+            let (j, there, to) = moves.remove(at);
+            let column = new.iter().find(|c| c.name == to).cloned().unwrap_or_else(|| old[j].clone());
+            let column = self.with_room(&there, &old[j], &column, true);
+            self.fill_from(&there, &to, &column, &step(j), true)?;
+            fed[j] = Some(to);
+        }
+        for (aside, name) in asides {
+            self.drop_column(&aside, &name);
+        }
+        for (j, there, _) in &begun {
+            if !begun.iter().any(|(_, _, to)| same_name(to, there)) {
+                self.leave(there, &step(*j))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A column would get the name of one of this table's that stays where it is.
+    fn in_place(&self, column: &Column, there: &str, in_place: &str, to: &str) -> Error {
+        let shown = |name: &str| {
+            self.evolved.column(name).map_or_else(String::new, |c| format!("\"{}\" {}", c.name, c.ty))
+        };
+        Error::definite(
+            codes::TARGET_COLLISION,
+            format!(
+                "column \"{}\" of {} gets the name \"{to}\", which another column of it keeps in target table \"{}\"",
+                column.name,
+                self.source(),
+                self.evolved.name
+            ),
+        )
+        .note(format!("its values are in: {}", shown(there)))
+        .note(format!("the name is that of: {}", shown(in_place)))
+        .note("other tables have the same columns there, under the names until now")
+        .help("give the table a name of its own at the target, or name the columns in the flow (select .. as ..) as the other tables have them; then copy it anew")
     }
 
     /// Where a target whose definitions commit by themselves has refused a column's new name, the first one of a ring may have
@@ -2235,6 +2394,20 @@ mod tests {
         assert!(feed.columns.iter().any(|f| f.target.as_deref() == Some("note")));
         let refused = ask_untold(&evolve, &with_note, &add_note(note.not_null())).unwrap_err();
         assert_eq!(refused.code(), codes::TARGET_COLLISION);
+        // names that cross change values
+        let mut two = schema();
+        two.columns.push(Column::new("b", int()));
+        let swap = [("amount", "x"), ("b", "amount"), ("x", "b")].map(|(column, to)| {
+            SchemaChange::RenameColumn { table: id(), column: column.into(), to: to.into() }
+        });
+        let swapped = swap.iter().try_fold(two.clone(), |s, c| c.apply_to(&s)).unwrap();
+        let mut evolved = shared();
+        evolved.columns.push(Column::new("b", int()));
+        for feed in &mut evolved.feeds {
+            feed.columns.push(Fed { output: "b".into(), ty: int(), target: Some("b".into()) });
+        }
+        let refused = ask(&evolve, &swap, Some(&two), Some(&swapped), &untold, Some(&evolved)).unwrap_err();
+        assert_eq!(refused.code(), codes::TARGET_COLLISION);
         let rename = [SchemaChange::RenameColumn { table: id(), column: "amount".into(), to: "sum".into() }];
         let unfilled = FlowPlan { backfill: false, ..flow(SchemaChangeMode::Lenient) };
         let out = made(ask_untold(&unfilled, &shared(), &rename).unwrap());
@@ -2267,6 +2440,143 @@ mod tests {
             ),
             "{out:?}"
         );
+    }
+
+    /// Two shards in one table, and random statements to either: what is fed holds the source's column in the rows of each, under its name.
+    #[test]
+    fn case_52_columns_of_shards_whose_names_cross_keep_their_values() {
+        let shards = ["items", "others"];
+        for seed in 0..4000u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut random = |n: usize| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state % n as u64) as usize
+            };
+            let mode = [SchemaChangeMode::Evolve, SchemaChangeMode::Lenient][random(2)];
+            let f = FlowPlan { target: TargetName::Fixed("all".into()), ..flow(mode) };
+            let mut now: Vec<TableSchema> = shards
+                .iter()
+                .map(|name| {
+                    let mut schema = schema();
+                    schema.id = TableId::new("shop", *name);
+                    let names = ["amount", "b", "c"].iter().take(1 + random(3));
+                    schema.columns.truncate(1);
+                    schema.columns.extend(names.map(|n| Column::new(*n, int())));
+                    schema
+                })
+                .collect();
+            let mut evolved = Evolved::of(bound(&f, &now[0]).target());
+            evolved.join(bound(&f, &now[1]).target(), mode).unwrap();
+            // by shard: what each column of the source holds, and of the target; 0 is NULL
+            let mut next = 0u32;
+            let mut source: Vec<BTreeMap<String, u32>> = vec![BTreeMap::new(); 2];
+            let mut target: Vec<BTreeMap<String, u32>> =
+                vec![evolved.columns.iter().map(|c| (c.name.to_string(), 0)).collect(); 2];
+            for _ in 0..5 {
+                // rows are written
+                for shard in 0..2 {
+                    let feed = evolved.feed("all", &now[shard].id).unwrap().clone();
+                    for column in &now[shard].columns {
+                        next += 1;
+                        source[shard].insert(column.name.to_string(), next);
+                        let fed = feed.columns.iter().find(|f| f.output == column.name).unwrap();
+                        target[shard].insert(fed.target.as_ref().unwrap().to_string(), next);
+                    }
+                }
+                let of = random(2);
+                let (mut changes, mut after) = (Vec::new(), now[of].clone());
+                for _ in 0..=random(4) {
+                    let names = ["amount", "b", "c", "aside"];
+                    if after.columns.len() < 2 {
+                        break;
+                    }
+                    let column = after.columns[1 + random(after.columns.len() - 1)].name.clone();
+                    let to: Arc<str> = names[random(names.len())].into();
+                    let table = after.id.clone();
+                    let change = match random(6) {
+                        0 => SchemaChange::DropColumn { table, column },
+                        1 => SchemaChange::AddColumn {
+                            table,
+                            column: Column::new(to.clone(), int()),
+                            position: ColumnPosition::Last,
+                        },
+                        _ => SchemaChange::RenameColumn { table, column, to: to.clone() },
+                    };
+                    let is_free = after.column_index(&to).is_none();
+                    if !is_free && !matches!(change, SchemaChange::DropColumn { .. }) {
+                        continue;
+                    }
+                    let Ok(then) = change.apply_to(&after) else { continue };
+                    match &change {
+                        SchemaChange::DropColumn { column, .. } => drop(source[of].remove(&**column)),
+                        SchemaChange::RenameColumn { column, to, .. } => {
+                            let value = source[of].remove(&**column).unwrap();
+                            source[of].insert(to.to_string(), value);
+                        }
+                        _ => drop(source[of].insert(to.to_string(), 0)),
+                    }
+                    after = then;
+                    changes.push(change);
+                }
+                let shard = Column::new("shard", int());
+                let told = |n: usize| vec![(shard.clone(), Row::pack([cdc_core::Value::Int(n as i64)]))];
+                let share = Share::Told(told(of));
+                let derived =
+                    ask(&f, &changes, Some(&now[of]), Some(&after), &share, Some(&evolved)).unwrap();
+                let told_by = |only: &[(Column, Row)]| *only == told(of)[..];
+                let all = format!("seed {seed}, {mode:?}, {changes:?}: {:#?}", derived.steps);
+                for step in &derived.steps {
+                    match &step.change {
+                        TargetSchemaChange::AddColumn { column, .. } => {
+                            let new = |t: &mut BTreeMap<_, _>| t.insert(column.name.to_string(), 0).is_none();
+                            assert!(target.iter_mut().all(new), "{all}");
+                        }
+                        TargetSchemaChange::DropColumn { column, .. } => {
+                            assert!(target.iter_mut().all(|t| t.remove(column).is_some()), "{all}");
+                        }
+                        TargetSchemaChange::RenameColumn { from, to, .. } => {
+                            for t in &mut target {
+                                let value = t.remove(from).unwrap();
+                                assert!(t.insert(to.clone(), value).is_none(), "{all}");
+                            }
+                        }
+                        TargetSchemaChange::FillColumn { from, to, only, .. } => {
+                            assert!(told_by(only), "{all}");
+                            let value = target[of][from];
+                            assert!(target[of].insert(to.clone(), value).is_some(), "{all}");
+                        }
+                        TargetSchemaChange::ResetColumn { column, only, .. } => {
+                            assert!(told_by(only), "{all}");
+                            assert!(target[of].insert(column.name.to_string(), 0).is_some(), "{all}");
+                        }
+                        TargetSchemaChange::AlterNullability { .. } => {}
+                        other => panic!("{other:?}"),
+                    }
+                }
+                now[of] = after;
+                evolved = derived.evolved.unwrap();
+                let known: Vec<String> = evolved.columns.iter().map(|c| c.name.to_string()).collect();
+                assert_eq!(
+                    known.iter().collect::<BTreeSet<_>>(),
+                    target[0].keys().collect::<BTreeSet<_>>(),
+                    "{all}"
+                );
+                for shard in 0..2 {
+                    let feed = evolved.feed("all", &now[shard].id).unwrap();
+                    for column in &now[shard].columns {
+                        let fed = feed.columns.iter().find(|f| f.output == column.name).unwrap();
+                        assert_eq!(fed.target.as_ref(), Some(&column.name), "{all}");
+                        assert_eq!(
+                            target[shard][&*column.name], source[shard][&*column.name],
+                            "{}.{}: {all}",
+                            shards[shard], column.name
+                        );
+                    }
+                }
+            }
+        }
     }
 
     /// Random statements: under evolve the target has what the source has; under every mode what is fed holds the source's

@@ -945,9 +945,10 @@ impl Sink for MysqlSink {
     fn check(&mut self, table: &TargetTable) -> Result<()> {
         self.check_name(&table.name)?;
         check_key(table)?;
-        if self.is_between(&table.name) {
-            return Ok(());
-        }
+        if self.is_between(&table.name) { Ok(()) } else { self.check_now(table) }
+    }
+
+    fn check_now(&mut self, table: &TargetTable) -> Result<()> {
         let (link, errors) = self.link()?;
         let dialect = link.dialect.clone();
         let Some(found) = look(link, errors, &table.name)? else {
@@ -1016,6 +1017,10 @@ impl Sink for MysqlSink {
         self.claim = Some(Claim { job: job.clone(), epoch, previous });
         self.link = Some(link);
         Ok(())
+    }
+
+    fn has_table(&mut self, name: &str) -> Result<bool> {
+        Ok(self.look(name)?.is_some())
     }
 
     fn prepare(&mut self, table: &Arc<TargetTable>) -> Result<()> {

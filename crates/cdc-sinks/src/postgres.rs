@@ -54,6 +54,8 @@
 //!    so nothing is written twice: not a row of a table without key, not a row that a trigger counts. (A table emptied
 //!    or dropped in between cannot be told to lie before or behind it: then a longer commit is refused. The committer
 //!    tries the very commit that was lost, so it does not happen.)
+//!    Names may have changed hands in it: what is made ready to be written meanwhile may have another shape by then, or another name. It is
+//!    not made anew, which would leave an empty table, and not refused.
 //!
 //! *prepare* makes a table in a small transaction of its own where none is open, epoch checked: an empty table in
 //! front of its first tick harms nothing.

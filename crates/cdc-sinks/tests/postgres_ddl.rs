@@ -6,8 +6,10 @@ use cdc_core::connector::{Sink, TargetSchemaChange as Change, TargetTable};
 use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, LobSize};
 use cdc_core::value::Value;
 use cdc_core::{Row, codes};
+use cdc_testkit::proxy::Proxy;
 use common::postgres::{Case, Target};
 use common::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// `orders` with two rows, committed at tick 1.
@@ -497,3 +499,158 @@ fn defaults_and_comments_are_those_of_the_source_as_far_as_they_mean_the_same() 
 
 /// What has a comment.
 const SAID: &str = "SELECT objsubid::text FROM pg_description WHERE objoid = '\"all\"'::regclass";
+
+/// Ticks of one commit, in which names change hands.
+struct Hands {
+    /// What is applied, what is prepared behind it, and the row of the tick.
+    steps: Vec<(Vec<Change>, Option<Arc<TargetTable>>)>,
+    /// By name: the table as it is in the end, and its rows.
+    then: BTreeMap<String, (Arc<TargetTable>, Vec<Row>)>,
+}
+
+fn shaped(name: &str, column: &str) -> Arc<TargetTable> {
+    table(name, vec![Column::new("id", int()).not_null(), Column::new(column, varchar())], &[0])
+}
+
+/// The row that a table gets in tick `t`.
+fn of_tick(t: u64) -> Row {
+    Row::pack([Value::Int(t as i64), text("later")])
+}
+
+/// `a b`: renamed. `-a`: dropped. `+a`: made. `a.x`: its column is called x from now on. `a~`: nothing is to be done.
+fn hands(steps: &[&str], alike: bool) -> Hands {
+    let column = |of: &str| if alike { "v".to_owned() } else { format!("of_{of}") };
+    let begin = |name: &str| (column(name), vec![Row::pack([Value::Int(1), text(name)])]);
+    let mut now: BTreeMap<String, (String, Vec<Row>)> =
+        ["a", "b", "c"].iter().map(|n| ((*n).to_owned(), begin(n))).collect();
+    let mut made = Vec::new();
+    for (step, tick) in steps.iter().zip(2..) {
+        let (changes, name) = if let Some(name) = step.strip_prefix('-') {
+            now.remove(name);
+            (vec![Change::DropTable { table: name.into() }], None)
+        } else if let Some(name) = step.strip_prefix('+') {
+            now.insert(name.into(), (column("new"), Vec::new()));
+            (vec![Change::CreateTable { table: shaped(name, &column("new")) }], Some(name))
+        } else if let Some(name) = step.strip_suffix('~') {
+            (Vec::new(), Some(name))
+        } else if let Some((name, to)) = step.split_once('.') {
+            let from = std::mem::replace(&mut now.get_mut(name).unwrap().0, to.into());
+            let rename = Change::RenameColumn { table: name.into(), from, to: to.into() };
+            (vec![rename], Some(name))
+        } else {
+            let (from, to) = step.split_once(' ').unwrap();
+            let table = now.remove(from).unwrap();
+            now.insert(to.into(), table);
+            (vec![Change::RenameTable { from: from.into(), to: to.into() }], Some(to))
+        };
+        let table = name.map(|name| {
+            let (column, rows) = now.get_mut(name).unwrap();
+            rows.push(of_tick(tick));
+            shaped(name, column)
+        });
+        made.push((changes, table));
+    }
+    let then = now.into_iter().map(|(n, (column, rows))| (n.clone(), (shaped(&n, &column), rows))).collect();
+    Hands { steps: made, then }
+}
+
+impl Hands {
+    /// All that waits for the commit, as the committer writes it, and again behind a rollback.
+    fn write(&self, sink: &mut dyn Sink) -> cdc_core::Result<()> {
+        for ((changes, table), tick) in self.steps.iter().zip(2..) {
+            changes.iter().try_for_each(|change| sink.apply(change))?;
+            if let Some(table) = table {
+                sink.prepare(table)?;
+                sink.write(&upserts(table, tick, &[of_tick(tick)]))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&self, sink: &mut dyn Sink) -> cdc_core::Result<()> {
+        let tick = 1 + self.steps.len() as u64;
+        sink.commit(tick, &binding(tick))
+    }
+}
+
+/// Names of tables and columns change hands, the commit is made, and its answer is lost: found out at once, or, where the server cannot be
+/// reached then, when all is written once more.
+#[test]
+fn case_55_a_commit_of_names_that_change_hands_whose_answer_is_lost() {
+    let target = Target::start();
+    let proxy = Proxy::start(target.server.port()).unwrap();
+    for (n, steps) in [
+        &["a tmp", "b a", "tmp b"][..],
+        &["a tmp", "tmp a"],
+        &["a tmp", "b a", "c b", "tmp c"],
+        &["a old", "b a", "c b"],
+        &["-a", "b a", "c b"],
+        &["a tmp", "+a", "tmp b2", "-b"],
+        &["a.x", "a.y"],
+        &["a.x", "a tmp", "b a", "tmp b", "b.y", "a.x"],
+        &["a~", "a z"],
+        &["a~", "-a"],
+        &["+d", "d.x", "d e", "-c"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let hands = hands(steps, n % 2 == 0);
+        let filled = || {
+            let case = target.case().through(proxy.port());
+            let mut sink = case.claimed();
+            for name in ["a", "b", "c"] {
+                let column = if n % 2 == 0 { "v".to_owned() } else { format!("of_{name}") };
+                let table = shaped(name, &column);
+                sink.prepare(&table).unwrap();
+                sink.write(&upserts(&table, 1, &[Row::pack([Value::Int(1), text(name)])])).unwrap();
+            }
+            sink.commit(1, &binding(1)).unwrap();
+            (case, sink)
+        };
+        // how long the answers to a commit are
+        let bytes = {
+            let (_, mut sink) = filled();
+            hands.write(&mut *sink).unwrap();
+            let before = proxy.bytes_from_server();
+            hands.commit(&mut *sink).unwrap();
+            (proxy.bytes_from_server() - before) as u32
+        };
+        for later in [false, true] {
+            let here = format!("{steps:?}, found out later: {later}");
+            let (case, mut sink) = filled();
+            hands.write(&mut *sink).unwrap();
+            proxy.cut_after(bytes - 1);
+            proxy.refuse(later);
+            let committed = hands.commit(&mut *sink);
+            proxy.refuse(false);
+            proxy.cut_after(u32::MAX >> 1);
+            assert_eq!(case.sql("SELECT tick FROM _cdc_progress"), [(1 + steps.len()).to_string()], "{here}");
+            assert_eq!(committed.is_err(), later, "{here}");
+            if let Err(error) = committed {
+                assert!(error.is_transient(), "{here}: {error}");
+                sink.rollback();
+                hands.write(&mut *sink).unwrap_or_else(|e| panic!("{here}: {e}"));
+                hands.commit(&mut *sink).unwrap_or_else(|e| panic!("{here}: {e}"));
+            }
+            // and on from there
+            let next = 2 + steps.len() as u64;
+            for (table, _) in hands.then.values() {
+                sink.prepare(table).unwrap_or_else(|e| panic!("{here}: {e}"));
+                sink.write(&upserts(table, next, &[of_tick(next)])).unwrap();
+            }
+            sink.commit(next, &binding(next)).unwrap();
+            let names: Vec<&String> = hands.then.keys().collect();
+            let tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT LIKE '\\_cdc%' ORDER BY 1";
+            assert_eq!(case.sql(tables).iter().collect::<Vec<_>>(), names, "{here}");
+            assert_eq!(
+                case.sql("SELECT name FROM _cdc_tables ORDER BY 1").iter().collect::<Vec<_>>(),
+                names,
+                "{here}"
+            );
+            for (table, rows) in hands.then.values() {
+                case.equal(table, &[&rows[..], &[of_tick(next)]].concat());
+            }
+        }
+    }
+}

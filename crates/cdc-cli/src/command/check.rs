@@ -118,8 +118,9 @@ impl Checked {
     }
 
     fn look(&mut self, plan: &Plan, file: &PipelineFile, state: Option<&Path>) {
+        let state = &super::state_folder(state, plan, &file.base);
         for source in &plan.sources {
-            let live = live::look(source, plan, file);
+            let live = live::look(source, plan, file, state);
             for error in &live.errors {
                 self.exit = self.exit.max(Exit::of(error));
                 self.diagnostics.push(error.diagnostic().clone());
@@ -127,7 +128,7 @@ impl Checked {
             self.diagnostics.extend(live.warnings.iter().cloned());
             self.live.push(live);
         }
-        let writes = match self.writes(plan, &super::state_folder(state, plan, &file.base)) {
+        let writes = match self.writes(plan, state) {
             Ok(writes) => writes,
             Err(error) => {
                 self.exit = self.exit.max(Exit::of(&error));

@@ -49,6 +49,8 @@ pub struct PostgresSink {
     tables: Vec<Written>,
     /// The tick of a commit of ours whose answer was lost, if the open transaction began behind one; else 0.
     covered: i64,
+    /// The answer to a commit was lost, and none has been made since.
+    in_doubt: bool,
     /// Rows went as a whole in the open transaction.
     emptied: bool,
 }
@@ -79,6 +81,7 @@ impl PostgresSink {
             inspected: None,
             tables: Vec::new(),
             covered: 0,
+            in_doubt: false,
             emptied: false,
         }
     }
@@ -426,6 +429,21 @@ impl PostgresSink {
         written.writer.update(conn, part, errors)
     }
 
+    /// Is a commit of ours, whose answer was lost, found made by what is open, or would be opened now?
+    fn is_covered(&mut self) -> Result<bool> {
+        if !self.in_doubt {
+            return Ok(false);
+        }
+        let opened = self.begin()?;
+        if opened {
+            self.open = false;
+            if self.conn()?.run("ROLLBACK").is_err() {
+                self.forget();
+            }
+        }
+        Ok(self.covered > 0)
+    }
+
     /// Looks whether a COMMIT whose answer was lost has been made.
     fn is_made(&mut self, next: i64) -> Result<bool> {
         self.forget();
@@ -489,6 +507,7 @@ impl PostgresSink {
         if is_answer(&e) {
             return Err(error);
         }
+        self.in_doubt = true;
         match self.is_made(next) {
             Ok(true) => Ok(next),
             // fenced, and whoever it was knows what was committed
@@ -618,6 +637,10 @@ impl Sink for PostgresSink {
         }
     }
 
+    fn has_table(&mut self, name: &str) -> Result<bool> {
+        Ok(self.look(name)?.is_some())
+    }
+
     fn prepare(&mut self, table: &Arc<TargetTable>) -> Result<()> {
         if self
             .written(table)
@@ -644,7 +667,12 @@ impl Sink for PostgresSink {
             let owners = self.owners(&table.name)?;
             Ok((found, fits && owners.contains(&(job.pipeline.clone(), job.sink.clone()))))
         });
-        let (mut found, ready) = looked.inspect_err(|_| self.rollback())?;
+        // (What the lost commit has made of the name since: another table's, or nothing. No row for it is written any more.)
+        let (mut found, ready) = match looked {
+            Ok((None, _)) if self.is_covered()? => return Ok(()),
+            Err(error) if error.code() == codes::TARGET_SHAPE && self.is_covered()? => return Ok(()),
+            looked => looked.inspect_err(|_| self.rollback())?,
+        };
         if found.is_none() || !ready {
             self.within(|sink| sink.establish(table))?;
             found = self.look(&table.name)?;
@@ -665,9 +693,12 @@ impl Sink for PostgresSink {
             return Ok(());
         }
         let result = self.begin().and_then(|_| {
+            let covered = u64::try_from(self.covered).unwrap_or(0);
+            if batch.changes.iter().all(|c| c.tick <= covered) {
+                return Ok(());
+            }
             // After a rollback the table may have to be made again.
             self.prepare(&batch.table)?;
-            let covered = u64::try_from(self.covered).unwrap_or(0);
             let table = batch.table.clone();
             for tick in batch.changes.chunk_by(|a, b| a.tick == b.tick) {
                 if tick.first().is_some_and(|c| c.tick <= covered) {
@@ -692,10 +723,10 @@ impl Sink for PostgresSink {
         owners: &[&str],
     ) -> Result<Option<(usize, String)>> {
         let result = self.begin().and_then(|_| {
-            self.prepare(table)?;
             if tick <= u64::try_from(self.covered).unwrap_or(0) {
                 return Ok(None);
             }
+            self.prepare(table)?;
             // what waits may be one of them
             self.flush(Some(&table.name))?;
             let errors = Errors(&self.options);
@@ -780,6 +811,7 @@ impl Sink for PostgresSink {
             Ok(committed) => {
                 self.emptied = false;
                 self.covered = 0;
+                self.in_doubt = false;
                 if let Some(claim) = &mut self.claim {
                     claim.previous = committed;
                 }

@@ -19,9 +19,11 @@ use cdc_mysql::config::Config;
 use cdc_mysql::conn::connect;
 use cdc_mysql::narrow::Narrow;
 use cdc_mysql::preflight::{self, Check};
+use cdc_runtime::schemas;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What was seen at one source.
@@ -45,8 +47,8 @@ pub struct Live {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Looks at the server of a source.
-pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
+/// Looks at the server of a source. `state`: the state folder.
+pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile, state: &Path) -> Live {
     let mut live = Live {
         source: source.name.clone(),
         address: String::new(),
@@ -61,7 +63,13 @@ pub fn look(source: &SourcePlan, plan: &Plan, file: &PipelineFile) -> Live {
         warnings: Vec::new(),
     };
     if let Err(error) = ask(&mut live, source, file) {
-        live.errors.push(error);
+        match without_tables(&error, source, plan, state) {
+            Some(warning) => {
+                live.tables = Some(Vec::new());
+                live.warnings.push(warning);
+            }
+            None => live.errors.push(error),
+        }
     }
     live.fit(source, plan);
     live.compare_schema(source, file);
@@ -102,6 +110,26 @@ fn ask(live: &mut Live, source: &SourcePlan, file: &PipelineFile) -> Result<()> 
         let _ = conn.disconnect().await;
         Ok(())
     })
+}
+
+/// That no table is left is no error where a run has been: the next one goes on from its state, and reads of the tables' end in the log.
+fn without_tables(error: &Error, source: &SourcePlan, plan: &Plan, state: &Path) -> Option<Diagnostic> {
+    if error.code() != codes::NO_TABLES {
+        return None;
+    }
+    // a folder that cannot be read, or that is another pipeline's, is told with what is written
+    let (tick, tables) = schemas::goes_on(plan, &source.name, state).ok()??;
+    let mut warning = Diagnostic { severity: Severity::Warning, ..error.diagnostic().clone() };
+    let names: Vec<String> = tables.iter().map(ToString::to_string).collect();
+    warning = warning.note(match names.len() as u64 {
+        0 => format!("a run goes on from tick {tick} of the state folder, and takes tables in as they are made"),
+        n => format!(
+            "a run goes on from tick {tick} of the state folder, which follows {}: {}; what became of them it reads in the log",
+            count(n, "table"),
+            some_of(&names, 50)
+        ),
+    });
+    Some(warning)
 }
 
 impl Live {
