@@ -359,6 +359,75 @@ fn a_key_that_does_not_tell_rows_apart_is_told() -> Result<()> {
     Ok(())
 }
 
+/// Of rows that agree in the key the one stands that is greatest in a column, as the server orders it: also when it goes, or falls behind; through
+/// kills and starts. Another column than before would be another target.
+#[test]
+fn the_last_row_of_a_key_is_told_by_a_column() -> Result<()> {
+    let database = "v_last_by";
+    server().sql(&format!(
+        "CREATE DATABASE {database}; USE {database};
+         CREATE TABLE t (id INT PRIMARY KEY, k INT NOT NULL, at DATETIME(3), n DECIMAL(10,2), word VARCHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci);
+         INSERT INTO t WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 90)
+           SELECT i, i % 7, NULLIF(FROM_UNIXTIME(1700000000 + i * 37 % 11 + (i % 3) / 2), FROM_UNIXTIME(1700000004)), NULLIF(i * 31 % 17, 3) / 4,
+             NULLIF(ELT(1 + i % 5, 'a', 'B', 'b', 'Ab', 'none'), 'none') FROM s"
+    ))?;
+    let by = ["at", "n", "word"];
+    let with = |policy: &dyn Fn(&str) -> String| {
+        let flows: Vec<String> = by
+            .iter()
+            .map(|by| format!("of_keys => dw.by_{by} key (k) with {{ on_conflict = {} }}", policy(by)))
+            .collect();
+        format!(
+            "sink dw = sqlite {{ path = \"target.db\" }}
+             view of_keys = from src.t |> select id, k, at, n, word
+             {}",
+            flows.join("\n")
+        )
+    };
+    let tables = format!("[\"{database}.*\"]");
+    let job = Job::with(server(), &tables, "", "", &with(&|_| "error".into()));
+    job.fails(314)?;
+    // what is to happen may be said then, without beginning anew
+    job.write(&tables, "", "", &with(&|by| format!("{{ last = {by} }}")));
+    let mut random = Random::new(31);
+    for round in 0..6 {
+        if round > 0 {
+            let changes: Vec<String> = (0..40)
+                .map(|_| {
+                    let (id, k) = (1 + random.below(95), random.below(7));
+                    match random.below(4) {
+                        0 => format!("DELETE FROM t WHERE id = {id}"),
+                        1 => format!("UPDATE t SET at = NULLIF(at + INTERVAL {k} SECOND, '2023-11-14 22:13:24'), k = {k} WHERE id = {id}"),
+                        2 => format!("UPDATE t SET n = {k} / 4, word = ELT({k}, 'a', 'A', 'á', 'ab ') WHERE id = {id}"),
+                        _ => format!("REPLACE INTO t VALUES ({id}, {k}, NULL, {k} + 1, 'Z')"),
+                    }
+                })
+                .collect();
+            server().sql(&format!("USE {database}; {}", changes.join("; ")))?;
+        }
+        if round % 2 == 1 {
+            job.start(&["--workers", "2"])?.kill()?;
+        }
+        job.catch_up(&["--workers", if round % 3 == 0 { "1" } else { "3" }])?;
+        for by in by {
+            let expected = server().sql(&format!(
+                "USE {database}; SELECT k, id FROM (SELECT k, id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {by} DESC, id DESC) AS place FROM t) r
+                 WHERE place = 1 ORDER BY k"
+            ))?;
+            let found = job.rows(&format!("SELECT k || char(9) || id FROM by_{by} ORDER BY k"))?.join("\n");
+            ensure!(
+                found.trim() == expected.trim(),
+                "round {round}, by {by}: the source says\n{expected}\nthe target has\n{found}"
+            );
+        }
+        job.verify()?;
+    }
+    job.write(&tables, "", "", &with(&|_| "{ last = n }".into()));
+    let said = job.fails(3006)?;
+    ensure!(said.err.contains("dw.by_word") && !said.err.contains("dw.by_n\n"), "{}", said.text());
+    Ok(())
+}
+
 /// What the server groups, orders and chooses by, where that is not the same.
 #[test]
 fn labels_count_by_number_or_by_text_as_the_server_has_it() -> Result<()> {

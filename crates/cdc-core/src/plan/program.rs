@@ -50,6 +50,7 @@ mod stage;
 pub use crate::expr::eval::RowMeta;
 pub use stage::Stage;
 
+use super::view::rank::Ranking;
 use super::{
     ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, SOURCE_COLUMN, SelectItem, TargetName, TemplatePart,
 };
@@ -317,6 +318,9 @@ impl BoundFlow {
             soft_delete,
             told_by,
         };
+        if flow.may_be_watched() {
+            Ranking::bind(&flow.on_conflict, &target.schema, &format!("flow \"{}\"", flow.name))?;
+        }
         Ok(BoundFlow {
             needs: shape.needs(schema, &target),
             constants: shape.constants(schema),

@@ -8,7 +8,8 @@
 use crate::ast::{BinaryOp, Expr, ExprKind, JoinKind, Name, Named, Op, OpKind, SelectItem, Span};
 use crate::lower::{is_aggregate, same_expr};
 use crate::suggest::help_for;
-use cdc_core::diagnostic::{Diagnostic, codes};
+use cdc_core::diagnostic::{Diagnostic, Label, codes};
+use cdc_core::plan::ColumnName;
 use cdc_core::schema::same_name;
 
 /// The columns at one point of a flow.
@@ -374,6 +375,22 @@ impl Walk {
             d.help = vec!["name the columns of both inputs: |> select ..".to_owned()];
         }
         part
+    }
+
+    /// The column by which the last row of a key is told. `inherited`: the flow that has it from its view.
+    pub fn last_by(&mut self, by: &ColumnName, inherited: Option<Span>) {
+        let known = self.diagnostics.len();
+        self.column(&Name { text: by.name.clone(), span: by.span.clone().into() });
+        if let (Some(d), Some(flow)) = (self.diagnostics.get_mut(known), inherited) {
+            d.labels.push(Label {
+                span: flow.range(),
+                message: "this flow of the view has no such column".to_owned(),
+            });
+            d.help = vec![
+                "keep the column in the flow, or say there what is to happen: with { on_conflict = last }"
+                    .to_owned(),
+            ];
+        }
     }
 
     /// All columns, where they are known.

@@ -26,7 +26,8 @@
 
 use super::group::{GroupProgram, ItemProgram};
 use super::key::{KeyPart, KeyProgram, KeyType};
-use super::{Aggregate, AggregateItem, InputOf, JoinKind, OnConflict, OrderKey, ViewInput, ViewOp, ViewPlan};
+use super::rank::Ranking;
+use super::{Aggregate, AggregateItem, InputOf, JoinKind, OrderKey, ViewInput, ViewOp, ViewPlan};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::error::{Error, Result};
@@ -95,8 +96,6 @@ pub struct BoundView {
     pub node: usize,
     /// The shape of its rows, under [`ViewPlan::table`]'s name; its primary key is the view's, where that is known.
     pub schema: Arc<TableSchema>,
-    /// What to do about rows that agree in its key.
-    pub on_conflict: OnConflict,
 }
 
 /// An operator.
@@ -413,6 +412,10 @@ impl<'p> GraphBinder<'p> {
             charset: Charset::utf8mb4(),
             comment: String::new(),
         };
+        if let Err(found) = Ranking::bind(&plan.on_conflict, &schema, &format!("view \"{}\"", plan.name)) {
+            self.errors.extend(found);
+            return None;
+        }
         let output = Output {
             columns: output.columns.into_iter().map(|c| ShapeColumn { of: None, ..c }).collect(),
             ..output
@@ -421,7 +424,6 @@ impl<'p> GraphBinder<'p> {
             name: plan.name.clone(),
             node: output.node,
             schema: Arc::new(schema),
-            on_conflict: plan.on_conflict,
         });
         self.done.insert(plan.name.clone(), Some(output.clone()));
         Some(output)
@@ -968,30 +970,8 @@ impl<'p> GraphBinder<'p> {
         bound: BoundExpr,
         only_equality: bool,
     ) -> Option<(KeyPart, BoundExpr)> {
-        let scope = shape.scope();
-        let mut binder = Binder::new(&scope);
-        let class = bound.ty().class();
-        let span = bound.span().clone();
-        let compared = if class == Class::Null {
-            // all rows have it
-            Some((KeyType::Bytes, bound.clone()))
-        } else if class.is_address() && !only_equality {
-            let headline = format!("{} has no order that is built", describe(&bound));
-            binder.refuse(
-                Diagnostic::error(codes::TYPE_MISMATCH, headline)
-                    .at(span.clone(), "")
-                    .help("write `cast(.. as char)` to order by its text, which the server does not"),
-            )
-        } else if matches!(class, Class::Enum | Class::Set) {
-            // by their numbers, as the server groups and orders them
-            Some((KeyType::Whole, bound.clone()))
-        } else {
-            binder
-                .comparison(bound.clone(), bound.clone(), &span)
-                .map(|(how, a, _)| (KeyType::of(how, class, class), a))
-        };
-        match binder.finish(compared) {
-            Ok((ty, expr)) => Some((KeyPart { expr, ty, descending: false, nulls_meet: true }, bound)),
+        match part_of(&shape.scope(), bound, only_equality) {
+            Ok(part) => Some(part),
             Err(errors) => {
                 self.errors.extend(errors);
                 None
@@ -1184,6 +1164,37 @@ impl<'p> GraphBinder<'p> {
         let node = self.node(format!("top[{}]", plan.name), kind);
         Some(Output { node, ..input })
     }
+}
+
+/// How values of an expression are told apart and, unless only equality is asked, ordered.
+pub(super) fn part_of(
+    scope: &Scope<'_>,
+    bound: BoundExpr,
+    only_equality: bool,
+) -> Result<(KeyPart, BoundExpr), Vec<Diagnostic>> {
+    let mut binder = Binder::new(scope);
+    let class = bound.ty().class();
+    let span = bound.span().clone();
+    let compared = if class == Class::Null {
+        // all rows have it
+        Some((KeyType::Bytes, bound.clone()))
+    } else if class.is_address() && !only_equality {
+        let headline = format!("{} has no order that is built", describe(&bound));
+        binder.refuse(
+            Diagnostic::error(codes::TYPE_MISMATCH, headline)
+                .at(span.clone(), "")
+                .help("write `cast(.. as char)` to order by its text, which the server does not"),
+        )
+    } else if matches!(class, Class::Enum | Class::Set) {
+        // by their numbers, as the server groups and orders them
+        Some((KeyType::Whole, bound.clone()))
+    } else {
+        binder
+            .comparison(bound.clone(), bound.clone(), &span)
+            .map(|(how, a, _)| (KeyType::of(how, class, class), a))
+    };
+    let (ty, expr) = binder.finish(compared)?;
+    Ok((KeyPart { expr, ty, descending: false, nulls_meet: true }, bound))
 }
 
 /// A column of a view: without what a table's column has beside its type.
