@@ -428,6 +428,115 @@ fn the_last_row_of_a_key_is_told_by_a_column() -> Result<()> {
     Ok(())
 }
 
+/// Conditions of outer joins, semi joins and anti joins beside their equality, on either side and on both: as the server answers them.
+#[test]
+fn conditions_of_joins_mean_what_the_server_means() -> Result<()> {
+    let database = "v_conditions";
+    server().sql(&format!(
+        "CREATE DATABASE {database}; USE {database};
+         CREATE TABLE a (id INT PRIMARY KEY, k INT, n INT, word VARCHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci);
+         CREATE TABLE b (id INT PRIMARY KEY, k INT, n INT, word VARCHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci);
+         CREATE TABLE loose (k INT, n INT);
+         INSERT INTO a WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 40)
+           SELECT i, NULLIF(i % 9, 4), NULLIF(i * 7 % 11, 5), ELT(1 + i % 3, 'x', 'Y', 'z') FROM s;
+         INSERT INTO b SELECT id + 3, k + 1, n - 1, word FROM a WHERE id % 3 > 0;
+         INSERT INTO loose SELECT k, n % 3 FROM a UNION ALL SELECT k, n % 3 FROM a WHERE id < 15"
+    ))?;
+    let conditions = [
+        "a.n > 4",
+        "b.n < 6",
+        "a.n > 2 AND b.n > 2",
+        "a.n < b.n",
+        "a.n <= b.n + 1 AND a.id <> b.id AND b.word = 'X' AND a.id > 5",
+        "(a.n IS NULL OR b.n = 3)",
+        "coalesce(a.word, b.word) = 'y'",
+        "1 = 0",
+        "NULL",
+    ];
+    let outer = ["left", "right", "full"];
+    let mut body = "sink dw = sqlite { path = \"target.db\" }\n".to_owned();
+    let mut questions: Vec<(String, String, String)> = Vec::new();
+    let mut ask = |name: String, view: String, columns: &str, query: String| {
+        body += &format!("view {name} =\n  {view}\n{name} => dw.{name}\n");
+        questions.push((name, columns.to_owned(), query));
+    };
+    for (i, condition) in conditions.into_iter().enumerate() {
+        for kind in outer {
+            let on = format!("a.k = b.k AND {condition}");
+            let view = format!(
+                "from src.a as a |> {kind} join src.b as b on {on} |> select coalesce(a.id, 0) as one, coalesce(b.id, 0) as other, b.word"
+            );
+            let select = "SELECT COALESCE(a.id, 0), COALESCE(b.id, 0), b.word FROM";
+            let query = match kind {
+                // no such join at the server: what the left one gives, and of the right side what has no match
+                "full" => format!(
+                    "{select} a LEFT JOIN b ON {on} UNION ALL SELECT 0, b.id, b.word FROM b WHERE NOT EXISTS (SELECT 1 FROM a WHERE {on})"
+                ),
+                _ => format!("{select} a {kind} JOIN b ON {on}"),
+            };
+            ask(format!("{kind}_{i}"), view, "one, other, word", query);
+        }
+        for (kind, not) in [("semi", ""), ("anti", "NOT ")] {
+            ask(
+                format!("{kind}_{i}"),
+                format!(
+                    "from src.a as a |> {kind} join src.b as b on a.k = b.k AND {condition} |> select a.id, a.n"
+                ),
+                "id, n",
+                format!(
+                    "SELECT id, n FROM a WHERE {not}EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND {condition})"
+                ),
+            );
+        }
+    }
+    for kind in ["left", "right"] {
+        ask(
+            format!("loose_{kind}"),
+            format!(
+                "from src.loose as l |> {kind} join src.b as b on l.k = b.k and l.n < b.n and b.n > 1 |> select l.k, l.n, b.id"
+            ),
+            "k, n, id",
+            format!(
+                "SELECT l.k, l.n, b.id FROM loose l {kind} JOIN b ON l.k = b.k AND l.n < b.n AND b.n > 1"
+            ),
+        );
+    }
+    let job = Job::with(server(), &format!("[\"{database}.*\"]"), "", "", &body);
+    let mut random = Random::new(47);
+    for round in 0..4 {
+        if round > 0 {
+            let changes: Vec<String> = (0..30)
+                .map(|_| {
+                    let (id, k, n) = (1 + random.below(45), random.below(9), random.below(11));
+                    let table = ["a", "b"][random.below(2) as usize];
+                    match random.below(5) {
+                        0 => format!("DELETE FROM {table} WHERE id = {id}"),
+                        1 => format!("UPDATE {table} SET k = NULLIF({k}, 4), n = {n} WHERE id = {id}"),
+                        2 => format!("REPLACE INTO {table} VALUES ({id}, {k}, NULLIF({n}, 5), 'y')"),
+                        3 => format!("INSERT INTO loose VALUES ({k}, {n} % 3), ({k}, {n} % 3)"),
+                        _ => format!("DELETE FROM loose WHERE k = {k} LIMIT 1"),
+                    }
+                })
+                .collect();
+            server().sql(&format!("USE {database}; {}", changes.join("; ")))?;
+        }
+        job.catch_up(&["--workers", if round % 2 == 0 { "2" } else { "1" }])?;
+        for (name, columns, query) in &questions {
+            let printed = server().sql(&format!("USE {database}; {query}"))?;
+            let mut expected: Vec<String> = printed.lines().map(|line| line.replace('\t', "|")).collect();
+            let mut found = job.rows(&format!("SELECT {columns} FROM {name}"))?;
+            expected.sort();
+            found.sort();
+            ensure!(
+                found == expected,
+                "round {round}, {name}: {query}\nthe source says\n{expected:#?}\nthe target has\n{found:#?}"
+            );
+        }
+    }
+    job.verify()?;
+    Ok(())
+}
+
 /// What the server groups, orders and chooses by, where that is not the same.
 #[test]
 fn labels_count_by_number_or_by_text_as_the_server_has_it() -> Result<()> {

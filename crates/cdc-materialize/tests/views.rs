@@ -228,15 +228,53 @@ fn views() -> Vec<ViewPlan> {
         ),
     ];
     all.push(view("left", orders(), vec![join(Left, customers("c"), on_customer()), pick(&wide)]));
+    // conditions beside the equality: on a side whose rows count without a match, on the other one, on both, on none
+    let and = |a: Expr, b: Expr| op(BinaryOp::And, a, b);
+    let of_left = || op(BinaryOp::Greater, col("o.amount"), int(3));
+    let of_right = || op(BinaryOp::NotEqual, col("c.region"), int(1));
+    let of_both = || op(BinaryOp::LessEqual, col("c.region"), col("o.id"));
+    let all_of = || and(and(of_left(), on_customer()), and(of_right(), of_both()));
+    for (name, kind, on) in [
+        ("left_of_left", Left, and(on_customer(), of_left())),
+        ("left_of_none", Left, and(on_customer(), op(BinaryOp::Equal, int(1), int(0)))),
+        ("left_of_both", Left, and(on_customer(), of_both())),
+        ("left_of_all", Left, all_of()),
+    ] {
+        all.push(view(name, orders(), vec![join(kind, customers("c"), on), pick(&wide)]));
+    }
+    for (name, kind, on) in [
+        ("anti_of_left", Anti, and(on_customer(), of_left())),
+        ("anti_of_all", Anti, all_of()),
+        ("semi_of_all", Semi, all_of()),
+    ] {
+        all.push(view(name, orders(), vec![join(kind, customers("c"), on)]));
+    }
+    // rows that are there more than once, on either side
+    let coupons = |kind| {
+        let on = and(eq("k.code", "o.coupon"), op(BinaryOp::Less, col("k.percent"), col("o.id")));
+        vec![join(kind, orders(), on)]
+    };
+    let columns = pick(&[("k.code", "code"), ("k.percent", "percent"), ("o.id", "id")]);
+    all.push(view("coupons_left", table("coupons", "k"), [coupons(Left), vec![columns.clone()]].concat()));
+    all.push(view("coupons_full", table("coupons", "k"), [coupons(Full), vec![columns]].concat()));
+    all.push(view("coupons_anti", table("coupons", "k"), coupons(Anti)));
     // without key: the one that they have may be NULL
-    for (name, kind) in [("right", Right), ("full", Full)] {
+    for (name, kind, on) in [
+        ("right", Right, on_customer()),
+        ("full", Full, on_customer()),
+        ("right_of_right", Right, and(on_customer(), of_right())),
+        ("right_of_both", Right, and(on_customer(), of_both())),
+        ("full_of_left", Full, and(on_customer(), of_left())),
+        ("full_of_right", Full, and(on_customer(), of_right())),
+        ("full_of_all", Full, all_of()),
+    ] {
         let or_zero = |name: &str| expr(ExprKind::Call("coalesce".into(), vec![col(name), int(0)]));
         let columns = vec![
             SelectItem::Expr(named("id", or_zero("o.id"))),
             SelectItem::Expr(named("customer", or_zero("c.id"))),
             SelectItem::Expr(named("name", col("name"))),
         ];
-        let ops = vec![join(kind, customers("c"), on_customer()), ViewOp::Row(FlowOp::Select(columns))];
+        let ops = vec![join(kind, customers("c"), on), ViewOp::Row(FlowOp::Select(columns))];
         all.push(view(name, orders(), ops));
     }
     all

@@ -145,8 +145,8 @@ pub(crate) fn views<'scope>(
                 table::table(spread.clone(), told.clone(), &node.name, input.clone(), shared.clone())
             }
             NodeKind::Map { input, map } => renderer.map(*input, &node.name, map.clone()),
-            NodeKind::Join { kind, inputs, keys, widths } => {
-                renderer.join(*kind, *inputs, keys, *widths, &node.name)
+            NodeKind::Join { kind, inputs, keys, widths, pairs } => {
+                renderer.join(*kind, *inputs, keys, (*widths, pairs.clone()), &node.name)
             }
             NodeKind::Group { input, group } => {
                 keyed::group(renderer.nodes[*input].clone(), &node.name, group.clone(), shared.clone())
@@ -248,17 +248,42 @@ impl<'scope> Renderer<'scope> {
         kind: JoinKind,
         inputs: [usize; 2],
         keys: &[Arc<KeyProgram>; 2],
-        widths: [usize; 2],
+        (widths, pairs): ([usize; 2], Option<Arc<RowMap>>),
         name: &str,
     ) -> Rows<'scope> {
         let [left, right] = [0, 1].map(|side| self.arranged(inputs[side], name, &keys[side]));
-        let both = |_: &Key, left: &Row, right: &Row| Some(concatenated(left, right));
-        let matching = match kind {
-            JoinKind::Semi | JoinKind::Anti => None,
-            _ => Some(left.clone().join_core(right.clone(), both)),
+        let needs_pairs = !matches!(kind, JoinKind::Semi | JoinKind::Anti) || pairs.is_some();
+        // where more than equality is asked of pairs, each side's rows are wanted as they are
+        let asked = pairs.map(|pairs| {
+            let failure = self.shared.failure.clone();
+            let operator = name.to_owned();
+            let are_a_pair =
+                move |_: &Key, left: &Row, right: &Row| match pairs.apply(&concatenated(left, right)) {
+                    Ok(row) => row.map(|_| (left.clone(), right.clone())),
+                    Err(error) => {
+                        failed(&failure, error, &operator);
+                        None
+                    }
+                };
+            left.clone().join_core(right.clone(), are_a_pair)
+        });
+        let matching = match &asked {
+            _ if !needs_pairs => None,
+            Some(asked) => Some(asked.clone().map(|(left, right)| concatenated(&left, &right))),
+            None => {
+                let both = |_: &Key, left: &Row, right: &Row| Some(concatenated(left, right));
+                Some(left.clone().join_core(right.clone(), both))
+            }
         };
         // rows of a side that have a match
         let with_match = |this: &Self, side: usize| {
+            if let Some(asked) = &asked {
+                // of equal rows, which only a table without key has, all or none have a match
+                let found = asked.clone().map(move |(left, right)| if side == 0 { left } else { right });
+                let all = this.nodes[inputs[side]].clone().map(|row| (row, ())).arrange_by_key();
+                let found = found.distinct().map(|row| (row, ())).arrange_by_key();
+                return all.join_core(found, |row, (), ()| Some(row.clone()));
+            }
             let (here, there) = if side == 0 { (&left, 1) } else { (&right, 0) };
             let keys = this.keyed(inputs[there], name, keys[there].clone()).map(|(key, _)| key).distinct();
             here.clone().join_core(keys.map(|key| (key, ())).arrange_by_key(), |_, row, ()| Some(row.clone()))

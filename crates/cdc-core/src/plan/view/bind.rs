@@ -129,6 +129,8 @@ pub enum NodeKind {
         keys: [Arc<KeyProgram>; 2],
         /// How many columns each side has.
         widths: [usize; 2],
+        /// What else must be true of a pair for its rows to match, asked of the two rows one behind the other.
+        pairs: Option<Arc<RowMap>>,
     },
     /// A row a group.
     Group {
@@ -761,9 +763,10 @@ impl<'p> GraphBinder<'p> {
                 continue;
             }
             match sides {
-                [true, false] => of_side[0].push(part),
                 [false, true] => of_side[1].push(part),
-                _ => rest.push(part),
+                [true, true] => rest.push(part),
+                // what is of no side may be asked of either
+                _ => of_side[0].push(part),
             }
         }
         if self.errors.len() > errors {
@@ -778,31 +781,35 @@ impl<'p> GraphBinder<'p> {
             );
             return None;
         }
-        // which rows are without a match is asked of all conditions: those of one side may only thin out the other side's rows
+        // A condition on one side alone thins that side out where its rows without a match do not count. Where they do, a row for which it is
+        // not true meets nothing. One on both sides is asked of each pair.
         let thins = |side: usize| match kind {
             JoinKind::Inner | JoinKind::Semi => true,
             JoinKind::Left | JoinKind::Anti => side == 1,
             JoinKind::Right => side == 0,
             JoinKind::Full => false,
         };
-        let misplaced = (0..2)
-            .filter(|side| !thins(*side))
-            .flat_map(|side| of_side[side].iter())
-            .chain(rest.iter().filter(|_| kind != JoinKind::Inner))
-            .next();
-        if let Some(part) = misplaced {
-            let headline = format!("a {} has this condition beside its equalities", kind.word());
-            self.errors.push(
-                Diagnostic::error(codes::JOIN_CONDITION, headline)
-                    .at(part.span.clone(), "")
-                    .note("equalities between the sides are built, and conditions on the side whose rows are looked up")
-                    .help("filter with `where` in front of the join, or behind it, as you mean it"),
-            );
+        let mut meets: [Vec<BoundExpr>; 2] = [Vec::new(), Vec::new()];
+        for side in (0..2).filter(|side| !thins(*side)) {
+            for part in std::mem::take(&mut of_side[side]) {
+                let mut binder = Binder::new(&scope);
+                let bound = binder.condition(part);
+                match binder.finish(bound) {
+                    Ok(condition) => meets[side].push(condition),
+                    Err(found) => self.errors.extend(found),
+                }
+            }
+        }
+        if self.errors.len() > errors {
             return None;
         }
         let [left_only, right_only] = of_side;
         let left = self.thinned(left, &left_only, plan, table)?;
         let right = self.thinned(right, &right_only, plan, table)?;
+        let (pairs, behind) = match kind {
+            JoinKind::Inner => (None, rest),
+            _ => (self.asked_of_pairs(&left, &right, &rest, table)?, Vec::new()),
+        };
         // A column that is equal in the join only if it is equal in its table: compared as the table does, not by another collation
         // (`collate` says one for the comparison, and leaves the column what it is).
         let own = |side: &Output, part: &KeyPart| {
@@ -866,12 +873,47 @@ impl<'p> GraphBinder<'p> {
         let kind_node = NodeKind::Join {
             kind,
             inputs: [left.node, right.node],
-            keys: keys.map(|parts| Arc::new(KeyProgram { parts })),
+            keys: {
+                let [left_meets, right_meets] = meets;
+                let [left, right] = keys;
+                let key = |parts, conditions| Arc::new(KeyProgram { parts, conditions });
+                [key(left, left_meets), key(right, right_meets)]
+            },
             widths,
+            pairs,
         };
         let node = self.node(format!("{}[{}: {alias}]", kind.word().replace(' ', "_"), plan.name), kind_node);
         let output = Output { node, columns, key, same };
-        self.thinned(output, &rest, plan, table)
+        self.thinned(output, &behind, plan, table)
+    }
+
+    /// Conditions on both sides of a join, over the rows of a pair one behind the other.
+    fn asked_of_pairs(
+        &mut self,
+        left: &Output,
+        right: &Output,
+        conditions: &[&Expr],
+        table: &TableId,
+    ) -> Option<Option<Arc<RowMap>>> {
+        if conditions.is_empty() {
+            return Some(None);
+        }
+        let first = left.columns.len();
+        let of_right =
+            right.columns.iter().map(|c| ShapeColumn { register: c.register + first, ..c.clone() });
+        let columns: Vec<ShapeColumn> = left.columns.iter().cloned().chain(of_right).collect();
+        let width = columns.len();
+        let mut shape = Shape::new(table, columns);
+        for condition in conditions {
+            shape.apply(&FlowOp::Where((*condition).clone()));
+        }
+        if !shape.errors.is_empty() {
+            self.errors.append(&mut shape.errors);
+            return None;
+        }
+        let map =
+            RowMap { table: table.clone(), width, steps: shape.steps, registers: Vec::new(), same_row: true };
+        Some(Some(Arc::new(map)))
     }
 
     /// Rows for which all of these are true.
@@ -950,7 +992,7 @@ impl<'p> GraphBinder<'p> {
         let key_tells_all =
             parts.iter().zip(&shown).all(|(p, e): (&KeyPart, &BoundExpr)| p.ty.tells_all(e.ty().class()));
         let group =
-            GroupProgram { key: KeyProgram { parts }, columns: shown, key_tells_all, items: programs };
+            GroupProgram { key: KeyProgram::of(parts), columns: shown, key_tells_all, items: programs };
         let node = self.node(
             format!("aggregate[{}]", plan.name),
             NodeKind::Group { input: input.node, group: Arc::new(group) },
@@ -1064,7 +1106,7 @@ impl<'p> GraphBinder<'p> {
         let key_tells_all =
             parts.iter().zip(&shown).all(|(p, e): (&KeyPart, &BoundExpr)| p.ty.tells_all(e.ty().class()));
         let group =
-            GroupProgram { key: KeyProgram { parts }, columns: shown, key_tells_all, items: Vec::new() };
+            GroupProgram { key: KeyProgram::of(parts), columns: shown, key_tells_all, items: Vec::new() };
         let node = self.node(
             format!("distinct[{}]", plan.name),
             NodeKind::Group { input: input.node, group: Arc::new(group) },
@@ -1158,8 +1200,8 @@ impl<'p> GraphBinder<'p> {
         let kind = NodeKind::Top {
             input: input.node,
             count,
-            per: Arc::new(KeyProgram { parts: groups }),
-            by: Arc::new(KeyProgram { parts: order }),
+            per: Arc::new(KeyProgram::of(groups)),
+            by: Arc::new(KeyProgram::of(order)),
         };
         let node = self.node(format!("top[{}]", plan.name), kind);
         Some(Output { node, ..input })

@@ -39,7 +39,7 @@ impl Ranking {
         let column = &scope.columns[index];
         let expr = BoundExpr::of_column(index, &column.name, &column.ty, &by.span);
         let (part, _): (KeyPart, _) = part_of(&scope, expr, false)?;
-        Ok(Ranking { by: KeyProgram { parts: vec![part] }, table })
+        Ok(Ranking { by: KeyProgram::of(vec![part]), table })
     }
 
     /// Bytes that are greater of a row that is the later one; no two rows have the same.
