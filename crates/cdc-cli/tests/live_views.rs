@@ -253,6 +253,69 @@ fn tables_of_views_change() -> Result<()> {
     Ok(())
 }
 
+/// Who reads the column, by what statement it went, and what to write.
+#[test]
+fn a_column_of_views_that_is_renamed_is_told_with_its_views() -> Result<()> {
+    let database = "v_renamed";
+    let job = job(database)?;
+    job.catch_up(&[])?;
+    server().sql(&format!("USE {database}; ALTER TABLE customers RENAME COLUMN region TO `the region`"))?;
+    let said = job.fails(1311)?;
+    for part in [
+        "column \"region\" of table \"v_renamed.customers\" is renamed to \"the region\", and view \"order_lines\" reads it",
+        "the statement: ALTER TABLE customers RENAME COLUMN region TO `the region`",
+        "in view \"order_lines\" write `the region` for region (or `the region` as region, where targets are to keep the name), and begin anew",
+    ] {
+        ensure!(said.err.contains(part), "{part}\n{}", said.text());
+    }
+    let said = Run::start(&mut job.command("verify", &[]))?.wait()?;
+    ensure!(
+        said.code == Some(3)
+            && said.text().contains("E1311")
+            && said.text().contains("column \"region\" of table \"v_renamed.customers\" is gone, and view \"order_lines\" reads it"),
+        "{}",
+        said.text()
+    );
+    Ok(())
+}
+
+/// A group of NULL, and the missing side of a full join: the row, its view, and what to write.
+#[test]
+fn null_in_the_key_of_a_view_is_told_with_the_row() -> Result<()> {
+    let database = "v_null_key";
+    tables(server(), database)?;
+    server().sql(&format!("USE {database}; UPDATE orders SET customer = NULL WHERE id = 7"))?;
+    for (name, view, column, row) in [
+        (
+            "groups",
+            "from src.orders |> aggregate count(*) as n group by customer",
+            "customer",
+            "row (NULL, 1)",
+        ),
+        (
+            "both",
+            "from src.customers as c |> where id = 1 |> full join src.accounts as a on c.id = a.id + 39 |> select c.id as customer, a.id as account",
+            "account",
+            "NULL",
+        ),
+    ] {
+        let body =
+            format!("sink dw = sqlite {{ path = \"target.db\" }}\nview {name} = {view}\n{name} => dw.t");
+        let said = Job::with(server(), &format!("[\"{database}.*\"]"), "", "", &body).fails(309)?;
+        for part in [
+            "of target table \"t\" is NULL".to_owned(),
+            format!("view \"{name}\""),
+            row.to_owned(),
+            format!("flow \"{name} => dw.t\""),
+            " is not null; or give them a value: coalesce(".to_owned(),
+            column.to_owned(),
+        ] {
+            ensure!(said.err.contains(&part), "{part}\n{}", said.text());
+        }
+    }
+    Ok(())
+}
+
 /// Statements that move rows in ways that the log does not show, of tables that views read: by the column that they add.
 fn copied_anew(database: &str, n: usize) -> String {
     let table = ["orders", "customers", "coupons", "accounts"][n % 4];

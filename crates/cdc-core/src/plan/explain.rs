@@ -12,6 +12,7 @@ use super::view::{AggregateItem, InputOf, OnConflict, OrderKey, Upsert, ViewInpu
 use super::{FlowOp, FlowPlan, NamedExpr, OptionValue, Options, Plan, SelectItem, TargetName, TemplatePart};
 use crate::expr::ExprKind;
 use expression::name;
+pub use expression::name as as_written;
 use std::fmt::Write as _;
 
 /// One operator of a flow or a view.

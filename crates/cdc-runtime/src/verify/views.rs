@@ -11,7 +11,7 @@ use cdc_core::diagnostic::Diagnostic;
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::program::{BoundFlow, RowMeta};
 use cdc_core::plan::view::OnConflict;
-use cdc_core::plan::view::bind::{Graph, bind_again, bind_or_first};
+use cdc_core::plan::view::bind::{Graph, TableInput, bind_again, bind_or_first};
 use cdc_core::plan::view::rank::Ranking;
 use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::schema::{TableId, TableSchema, same_name};
@@ -196,6 +196,19 @@ async fn look(
     Ok(report)
 }
 
+/// The error of a column that the source's table does not have any more.
+fn gone(input: &TableInput, column: &str) -> Error {
+    let (table, (readers, read)) = (&input.table, input.read_by(Some(column)));
+    Error::definite(
+        codes::VIEW_COLUMN_CHANGED,
+        format!("column \"{column}\" of table \"{table}\" is gone, and {readers} {read} it"),
+    )
+    .note("what the target holds cannot be worked out from the source any more; a run stops at the statement that changed the column")
+    .help(format!(
+        "change {readers} to what the table is now, and begin anew: remove the state folder and the targets' tables and progress"
+    ))
+}
+
 /// What the views' tables hold, all at one moment: the columns that travel.
 async fn read(
     conn: &mut Conn,
@@ -219,17 +232,12 @@ async fn read(
             continue;
         };
         let view = source.shown(schema);
-        let places: Option<Vec<usize>> = input
-            .columns
-            .iter()
-            .map(|column| view.schema().columns.iter().position(|c| same_name(&c.name, &column.name)))
-            .collect();
-        let Some(places) = places else {
-            return Err(Error::definite(
-                codes::VIEW_COLUMN_CHANGED,
-                format!("a column of table \"{id}\" that views read is gone"),
-            ));
-        };
+        let place = |name: &str| view.schema().columns.iter().position(|c| same_name(&c.name, name));
+        let mut places = Vec::with_capacity(input.columns.len());
+        for column in &input.columns {
+            let Some(place) = place(&column.name) else { return Err(gone(input, &column.name)) };
+            places.push(place);
+        }
         let decoder = ResultDecoder::new(schema)?;
         let list = decoder.select_list();
         let sql = format!("SELECT {list} FROM {}.{}", quote_name(&id.database), quote_name(&id.table));

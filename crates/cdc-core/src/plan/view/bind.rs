@@ -168,6 +168,20 @@ pub struct TableInput {
     pub columns: Vec<Column>,
     /// Its key, by name; none: its rows are a multiset.
     pub key: Option<Vec<Arc<str>>>,
+    /// The views that read each column, or need it to know a row by its key.
+    pub readers: BTreeMap<Arc<str>, BTreeSet<String>>,
+}
+
+impl TableInput {
+    /// The views that read a column, or any where none is given: `view "a"` and `reads`, or `views "a", "b"` and `read`.
+    pub fn read_by(&self, column: Option<&str>) -> (String, &'static str) {
+        let of_column = |name: &str| column.is_none_or(|column| same_name(column, name));
+        let readers = self.readers.iter().filter(|(name, _)| of_column(name));
+        let names: BTreeSet<String> =
+            readers.flat_map(|(_, names)| names).map(|n| format!("\"{n}\"")).collect();
+        let (word, verb) = if names.len() == 1 { ("view", "reads") } else { ("views", "read") };
+        (format!("{word} {}", Vec::from_iter(names).join(", ")), verb)
+    }
 }
 
 /// What is made of each row by itself.
@@ -584,12 +598,19 @@ impl<'p> GraphBinder<'p> {
                     table: schema.id.clone(),
                     columns: travels.iter().map(|i| schema.columns[*i].clone()).collect(),
                     key: schema.key().map(|k| k.iter().map(|i| schema.columns[*i].name.clone()).collect()),
+                    readers: BTreeMap::new(),
                 };
                 let node = self.node(format!("upsert[{source}.{}]", schema.id), NodeKind::Table(input));
                 self.tables.insert(schema.id.clone(), node);
                 node
             }
         };
+        if let NodeKind::Table(input) = &mut self.graph.nodes[node].kind {
+            for place in &kept {
+                let readers = input.readers.entry(schema.columns[*place].name.clone()).or_default();
+                readers.insert(plan.name.clone());
+            }
+        }
         if kept != travels {
             // what other views use of it stays behind
             let map = RowMap {
