@@ -253,6 +253,58 @@ fn tables_of_views_change() -> Result<()> {
     Ok(())
 }
 
+/// What happens is said with its numbers and names, for programs; between the copy and what views say of it too.
+#[test]
+fn what_happens_has_fields() -> Result<()> {
+    let database = "v_events";
+    let job = job(database)?;
+    let events = |job: &Job| -> Result<Vec<serde_json::Value>> {
+        let mut command = job.command("run", &["--until", "caught-up", "--log-format", "json"]);
+        let said = Run::start(&mut command)?.wait()?;
+        ensure!(said.code == Some(0), "{}", said.text());
+        said.err.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    };
+    let named = |events: &[serde_json::Value], name: &str| -> Vec<serde_json::Value> {
+        events.iter().filter(|e| e["event"] == name).cloned().collect()
+    };
+    let first = events(&job)?;
+    let whole: Vec<_> = named(&first, "table_whole").iter().map(|e| e["table"].clone()).collect();
+    ensure!(whole.len() == 5 && whole.contains(&"v_events.orders".into()), "{first:#?}");
+    let order: Vec<_> = first.iter().filter_map(|e| e["event"].as_str()).collect();
+    let place =
+        |name: &str| order.iter().position(|e| *e == name).with_context(|| format!("no {name} in {order:?}"));
+    ensure!(place("snapshot_complete")? < place("views_computing")?, "{order:?}");
+    ensure!(
+        place("views_computing")? < place("views_speak")? && place("views_speak")? < place("done")?,
+        "{order:?}"
+    );
+    let tick = named(&first, "done")[0]["tick"].as_u64().context("a tick")?;
+    ensure!(
+        named(&first, "views_speak")[0]["tick"].as_u64().is_some_and(|t| t > 0 && t <= tick),
+        "{first:#?}"
+    );
+    server().sql(&format!(
+        "USE {database}; ALTER TABLE orders ADD COLUMN more INT; ALTER TABLE customers ADD COLUMN n INT DEFAULT (id % 5)"
+    ))?;
+    let second = events(&job)?;
+    let going_on = &named(&second, "going_on")[0];
+    ensure!(going_on["tick"].as_u64() == Some(tick) && going_on["position"].is_string(), "{second:#?}");
+    ensure!(named(&second, "views_loaded")[0]["rows"].as_u64().is_some_and(|rows| rows > 600), "{second:#?}");
+    let change = &named(&second, "schema_change")[0];
+    ensure!(
+        change["sink"] == "dw"
+            && change["table"] == "orders"
+            && change["statement"].as_str().is_some_and(|s| s.contains("ADD COLUMN more"))
+            && change["made"].as_array().is_some_and(|made| made.len() == 1)
+            && change["tick"].as_u64().is_some_and(|t| t > tick),
+        "{second:#?}"
+    );
+    ensure!(named(&second, "views_silent")[0]["table"] == "v_events.customers", "{second:#?}");
+    ensure!(named(&second, "views_speak_again")[0]["tick"].is_u64(), "{second:#?}");
+    ensure!(second.iter().all(|e| e["event"] != "info" && e["message"].is_string()), "{second:#?}");
+    Ok(())
+}
+
 /// Who reads the column, by what statement it went, and what to write.
 #[test]
 fn a_column_of_views_that_is_renamed_is_told_with_its_views() -> Result<()> {

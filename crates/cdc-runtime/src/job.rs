@@ -13,7 +13,7 @@
 use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommitter};
 use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until, Views};
 use crate::state::{Checkpoint, StateDir, this_run};
-use crate::status::StatusHandle;
+use crate::status::{Info, StatusHandle};
 use crate::view_store::ViewStore;
 use cdc_core::connector::{JobIdentity, Resume, Sink, TargetTable, Upstream};
 use cdc_core::diagnostic::{Diagnostic, Severity};
@@ -223,7 +223,7 @@ fn run_on(
         base.sources.insert(source.name.clone(), capture.state());
         dir.save(&base)?;
     } else {
-        status.info(format!("going on from tick {} at {}", base.tick, capture.position()));
+        status.info(Info::GoingOn { tick: base.tick, position: capture.position().to_string() });
     }
     for (sink, written) in open.iter_mut().zip(&written) {
         sink.sink.claim(&sink.identity)?;
@@ -255,7 +255,7 @@ fn run_on(
         let rows: usize = held.values().map(Vec::len).sum();
         if rows > 0 {
             let seconds = begun.elapsed().as_secs_f64();
-            status.info(format!("views go on from {rows} rows of their tables, loaded in {seconds:.2} s"));
+            status.info(Info::ViewsLoaded { rows, seconds });
         }
         let spoken = Spoken { until: base.views_until, from: base.views_from };
         let inputs = match spoken {
@@ -470,6 +470,7 @@ fn flow(
         .map_err(|e| Error::definite(codes::INTERNAL, format!("no workers: {e}")))?
     };
     let driver = Driver {
+        is_computing: false,
         source: started.source.name.clone(),
         capture: started.capture,
         to: Some(to_source),
