@@ -253,6 +253,42 @@ fn tables_of_views_change() -> Result<()> {
     Ok(())
 }
 
+/// Both sides of a join change in one transaction: what no moment of the source had together is not computed with.
+#[test]
+fn rows_that_were_never_together_are_no_error() -> Result<()> {
+    let database = "v_never_together";
+    server().sql(&format!(
+        "CREATE DATABASE {database}; USE {database};
+         CREATE TABLE a (k INT PRIMARY KEY, n BIGINT UNSIGNED NOT NULL); CREATE TABLE b (k INT PRIMARY KEY, n BIGINT UNSIGNED NOT NULL);
+         INSERT INTO a VALUES (1, 5), (2, 5); INSERT INTO b VALUES (1, 10), (2, 10)"
+    ))?;
+    let body = "sink dw = sqlite { path = \"target.db\" }
+                view rest = from src.a as a |> join src.b as b on a.k = b.k |> select a.k, b.n - a.n as n
+                view none = from src.a as a |> left join src.b as b on a.k = b.k |> select a.k, coalesce(b.n, 0) - a.n as n
+                view other = from src.a as a |> left join src.b as b on a.k = b.k and a.n < b.n |> select a.k, coalesce(b.n, 0) - a.n as n
+                view kept = from src.a as a |> left join src.b as b on a.k = b.k and b.n - a.n > 3 |> select a.k, b.n
+                view sums = from src.a as a |> join src.b as b on a.k = b.k |> aggregate sum(b.n - a.n) as n group by a.k mod 2 as odd
+                none => dw.none\nother => dw.other\nrest => dw.rest\nkept => dw.kept\nsums => dw.sums";
+    let job = Job::with(server(), &format!("[\"{database}.*\"]"), "", "", body);
+    job.catch_up(&[])?;
+    for (a, b) in [(50, 100), (1, 2), (700, 900)] {
+        for order in [["a", "b"], ["b", "a"]] {
+            let sets: Vec<String> = order
+                .iter()
+                .map(|table| format!("UPDATE {table} SET n = {}", if *table == "a" { a } else { b }))
+                .collect();
+            server().sql(&format!("USE {database}; BEGIN; {}; COMMIT", sets.join("; ")))?;
+            job.catch_up(&["--workers", "2"])?;
+            for view in ["rest", "none", "other"] {
+                let found = job.rows(&format!("SELECT k, n FROM {view} ORDER BY k"))?;
+                ensure!(found == [format!("1|{}", b - a), format!("2|{}", b - a)], "{view}: {found:?}");
+            }
+            job.verify()?;
+        }
+    }
+    Ok(())
+}
+
 /// What happens is said with its numbers and names, for programs; between the copy and what views say of it too.
 #[test]
 fn what_happens_has_fields() -> Result<()> {
