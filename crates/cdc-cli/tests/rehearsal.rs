@@ -454,7 +454,7 @@ fn an_error_is_told_at_the_step_that_led_to_it() {
         "ddl \"ALTER TABLE shop.customers RENAME COLUMN name TO called\"
   when src.customers + { id: 1, called: \"ann\" }
   expect dw.lines = []",
-        "error[E1311]: column \"name\" of table \"shop.customers\" is renamed to \"called\", and views read it",
+        "error[E1311]: column \"name\" of table \"shop.customers\" is renamed to \"called\", and view \"lines\" reads it",
         "--> shop.cdc:11:1",
     );
 }
