@@ -22,6 +22,10 @@ fn takes(kind: &OptionKind) -> String {
             let maps: Vec<String> = keys.iter().map(|k| format!("`{{ {k} = \"..\" }}`")).collect();
             format!("{}, {}", words(all), maps.join(", "))
         }
+        OptionKind::ChoiceOrColumn { words: all, keys } => {
+            let maps: Vec<String> = keys.iter().map(|k| format!("`{{ {k} = column }}`")).collect();
+            format!("{}, {}", words(all), maps.join(", "))
+        }
     }
 }
 

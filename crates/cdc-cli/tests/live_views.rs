@@ -253,6 +253,157 @@ fn tables_of_views_change() -> Result<()> {
     Ok(())
 }
 
+/// Both sides of a join change in one transaction: what no moment of the source had together is not computed with.
+#[test]
+fn rows_that_were_never_together_are_no_error() -> Result<()> {
+    let database = "v_never_together";
+    server().sql(&format!(
+        "CREATE DATABASE {database}; USE {database};
+         CREATE TABLE a (k INT PRIMARY KEY, n BIGINT UNSIGNED NOT NULL); CREATE TABLE b (k INT PRIMARY KEY, n BIGINT UNSIGNED NOT NULL);
+         INSERT INTO a VALUES (1, 5), (2, 5); INSERT INTO b VALUES (1, 10), (2, 10)"
+    ))?;
+    let body = "sink dw = sqlite { path = \"target.db\" }
+                view rest = from src.a as a |> join src.b as b on a.k = b.k |> select a.k, b.n - a.n as n
+                view none = from src.a as a |> left join src.b as b on a.k = b.k |> select a.k, coalesce(b.n, 0) - a.n as n
+                view other = from src.a as a |> left join src.b as b on a.k = b.k and a.n < b.n |> select a.k, coalesce(b.n, 0) - a.n as n
+                view kept = from src.a as a |> left join src.b as b on a.k = b.k and b.n - a.n > 3 |> select a.k, b.n
+                view sums = from src.a as a |> join src.b as b on a.k = b.k |> aggregate sum(b.n - a.n) as n group by a.k mod 2 as odd
+                none => dw.none\nother => dw.other\nrest => dw.rest\nkept => dw.kept\nsums => dw.sums";
+    let job = Job::with(server(), &format!("[\"{database}.*\"]"), "", "", body);
+    job.catch_up(&[])?;
+    for (a, b) in [(50, 100), (1, 2), (700, 900)] {
+        for order in [["a", "b"], ["b", "a"]] {
+            let sets: Vec<String> = order
+                .iter()
+                .map(|table| format!("UPDATE {table} SET n = {}", if *table == "a" { a } else { b }))
+                .collect();
+            server().sql(&format!("USE {database}; BEGIN; {}; COMMIT", sets.join("; ")))?;
+            job.catch_up(&["--workers", "2"])?;
+            for view in ["rest", "none", "other"] {
+                let found = job.rows(&format!("SELECT k, n FROM {view} ORDER BY k"))?;
+                ensure!(found == [format!("1|{}", b - a), format!("2|{}", b - a)], "{view}: {found:?}");
+            }
+            job.verify()?;
+        }
+    }
+    Ok(())
+}
+
+/// What happens is said with its numbers and names, for programs; between the copy and what views say of it too.
+#[test]
+fn what_happens_has_fields() -> Result<()> {
+    let database = "v_events";
+    let job = job(database)?;
+    let events = |job: &Job| -> Result<Vec<serde_json::Value>> {
+        let mut command = job.command("run", &["--until", "caught-up", "--log-format", "json"]);
+        let said = Run::start(&mut command)?.wait()?;
+        ensure!(said.code == Some(0), "{}", said.text());
+        said.err.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    };
+    let named = |events: &[serde_json::Value], name: &str| -> Vec<serde_json::Value> {
+        events.iter().filter(|e| e["event"] == name).cloned().collect()
+    };
+    let first = events(&job)?;
+    let whole: Vec<_> = named(&first, "table_whole").iter().map(|e| e["table"].clone()).collect();
+    ensure!(whole.len() == 5 && whole.contains(&"v_events.orders".into()), "{first:#?}");
+    let order: Vec<_> = first.iter().filter_map(|e| e["event"].as_str()).collect();
+    let place =
+        |name: &str| order.iter().position(|e| *e == name).with_context(|| format!("no {name} in {order:?}"));
+    ensure!(place("snapshot_complete")? < place("views_computing")?, "{order:?}");
+    ensure!(
+        place("views_computing")? < place("views_speak")? && place("views_speak")? < place("done")?,
+        "{order:?}"
+    );
+    let tick = named(&first, "done")[0]["tick"].as_u64().context("a tick")?;
+    ensure!(
+        named(&first, "views_speak")[0]["tick"].as_u64().is_some_and(|t| t > 0 && t <= tick),
+        "{first:#?}"
+    );
+    server().sql(&format!(
+        "USE {database}; ALTER TABLE orders ADD COLUMN more INT; ALTER TABLE customers ADD COLUMN n INT DEFAULT (id % 5)"
+    ))?;
+    let second = events(&job)?;
+    let going_on = &named(&second, "going_on")[0];
+    ensure!(going_on["tick"].as_u64() == Some(tick) && going_on["position"].is_string(), "{second:#?}");
+    ensure!(named(&second, "views_loaded")[0]["rows"].as_u64().is_some_and(|rows| rows > 600), "{second:#?}");
+    let change = &named(&second, "schema_change")[0];
+    ensure!(
+        change["sink"] == "dw"
+            && change["table"] == "orders"
+            && change["statement"].as_str().is_some_and(|s| s.contains("ADD COLUMN more"))
+            && change["made"].as_array().is_some_and(|made| made.len() == 1)
+            && change["tick"].as_u64().is_some_and(|t| t > tick),
+        "{second:#?}"
+    );
+    ensure!(named(&second, "views_silent")[0]["table"] == "v_events.customers", "{second:#?}");
+    ensure!(named(&second, "views_speak_again")[0]["tick"].is_u64(), "{second:#?}");
+    ensure!(second.iter().all(|e| e["event"] != "info" && e["message"].is_string()), "{second:#?}");
+    Ok(())
+}
+
+/// Who reads the column, by what statement it went, and what to write.
+#[test]
+fn a_column_of_views_that_is_renamed_is_told_with_its_views() -> Result<()> {
+    let database = "v_renamed";
+    let job = job(database)?;
+    job.catch_up(&[])?;
+    server().sql(&format!("USE {database}; ALTER TABLE customers RENAME COLUMN region TO `the region`"))?;
+    let said = job.fails(1311)?;
+    for part in [
+        "column \"region\" of table \"v_renamed.customers\" is renamed to \"the region\", and view \"order_lines\" reads it",
+        "the statement: ALTER TABLE customers RENAME COLUMN region TO `the region`",
+        "in view \"order_lines\" write `the region` for region (or `the region` as region, where targets are to keep the name), and begin anew",
+    ] {
+        ensure!(said.err.contains(part), "{part}\n{}", said.text());
+    }
+    let said = Run::start(&mut job.command("verify", &[]))?.wait()?;
+    ensure!(
+        said.code == Some(3)
+            && said.text().contains("E1311")
+            && said.text().contains("column \"region\" of table \"v_renamed.customers\" is gone, and view \"order_lines\" reads it"),
+        "{}",
+        said.text()
+    );
+    Ok(())
+}
+
+/// A group of NULL, and the missing side of a full join: the row, its view, and what to write.
+#[test]
+fn null_in_the_key_of_a_view_is_told_with_the_row() -> Result<()> {
+    let database = "v_null_key";
+    tables(server(), database)?;
+    server().sql(&format!("USE {database}; UPDATE orders SET customer = NULL WHERE id = 7"))?;
+    for (name, view, column, row) in [
+        (
+            "groups",
+            "from src.orders |> aggregate count(*) as n group by customer",
+            "customer",
+            "row (NULL, 1)",
+        ),
+        (
+            "both",
+            "from src.customers as c |> where id = 1 |> full join src.accounts as a on c.id = a.id + 39 |> select c.id as customer, a.id as account",
+            "account",
+            "NULL",
+        ),
+    ] {
+        let body =
+            format!("sink dw = sqlite {{ path = \"target.db\" }}\nview {name} = {view}\n{name} => dw.t");
+        let said = Job::with(server(), &format!("[\"{database}.*\"]"), "", "", &body).fails(309)?;
+        for part in [
+            "of target table \"t\" is NULL".to_owned(),
+            format!("view \"{name}\""),
+            row.to_owned(),
+            format!("flow \"{name} => dw.t\""),
+            " is not null; or give them a value: coalesce(".to_owned(),
+            column.to_owned(),
+        ] {
+            ensure!(said.err.contains(&part), "{part}\n{}", said.text());
+        }
+    }
+    Ok(())
+}
+
 /// Statements that move rows in ways that the log does not show, of tables that views read: by the column that they add.
 fn copied_anew(database: &str, n: usize) -> String {
     let table = ["orders", "customers", "coupons", "accounts"][n % 4];
@@ -355,6 +506,184 @@ fn a_key_that_does_not_tell_rows_apart_is_told() -> Result<()> {
     server().sql(&format!("USE {database}; DELETE FROM customers WHERE name = 'name 8'; INSERT INTO customers VALUES (99, 'zz', 2, '')"))?;
     job.catch_up(&[])?;
     last(&job)?;
+    job.verify()?;
+    Ok(())
+}
+
+/// Of rows that agree in the key the one stands that is greatest in a column, as the server orders it: also when it goes, or falls behind; through
+/// kills and starts. Another column than before would be another target.
+#[test]
+fn the_last_row_of_a_key_is_told_by_a_column() -> Result<()> {
+    let database = "v_last_by";
+    server().sql(&format!(
+        "CREATE DATABASE {database}; USE {database};
+         CREATE TABLE t (id INT PRIMARY KEY, k INT NOT NULL, at DATETIME(3), n DECIMAL(10,2), word VARCHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci);
+         INSERT INTO t WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 90)
+           SELECT i, i % 7, NULLIF(FROM_UNIXTIME(1700000000 + i * 37 % 11 + (i % 3) / 2), FROM_UNIXTIME(1700000004)), NULLIF(i * 31 % 17, 3) / 4,
+             NULLIF(ELT(1 + i % 5, 'a', 'B', 'b', 'Ab', 'none'), 'none') FROM s"
+    ))?;
+    let by = ["at", "n", "word"];
+    let with = |policy: &dyn Fn(&str) -> String| {
+        let flows: Vec<String> = by
+            .iter()
+            .map(|by| format!("of_keys => dw.by_{by} key (k) with {{ on_conflict = {} }}", policy(by)))
+            .collect();
+        format!(
+            "sink dw = sqlite {{ path = \"target.db\" }}
+             view of_keys = from src.t |> select id, k, at, n, word
+             {}",
+            flows.join("\n")
+        )
+    };
+    let tables = format!("[\"{database}.*\"]");
+    let job = Job::with(server(), &tables, "", "", &with(&|_| "error".into()));
+    job.fails(314)?;
+    // what is to happen may be said then, without beginning anew
+    job.write(&tables, "", "", &with(&|by| format!("{{ last = {by} }}")));
+    let mut random = Random::new(31);
+    for round in 0..6 {
+        if round > 0 {
+            let changes: Vec<String> = (0..40)
+                .map(|_| {
+                    let (id, k) = (1 + random.below(95), random.below(7));
+                    match random.below(4) {
+                        0 => format!("DELETE FROM t WHERE id = {id}"),
+                        1 => format!("UPDATE t SET at = NULLIF(at + INTERVAL {k} SECOND, '2023-11-14 22:13:24'), k = {k} WHERE id = {id}"),
+                        2 => format!("UPDATE t SET n = {k} / 4, word = ELT({k}, 'a', 'A', 'á', 'ab ') WHERE id = {id}"),
+                        _ => format!("REPLACE INTO t VALUES ({id}, {k}, NULL, {k} + 1, 'Z')"),
+                    }
+                })
+                .collect();
+            server().sql(&format!("USE {database}; {}", changes.join("; ")))?;
+        }
+        if round % 2 == 1 {
+            job.start(&["--workers", "2"])?.kill()?;
+        }
+        job.catch_up(&["--workers", if round % 3 == 0 { "1" } else { "3" }])?;
+        for by in by {
+            let expected = server().sql(&format!(
+                "USE {database}; SELECT k, id FROM (SELECT k, id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {by} DESC, id DESC) AS place FROM t) r
+                 WHERE place = 1 ORDER BY k"
+            ))?;
+            let found = job.rows(&format!("SELECT k || char(9) || id FROM by_{by} ORDER BY k"))?.join("\n");
+            ensure!(
+                found.trim() == expected.trim(),
+                "round {round}, by {by}: the source says\n{expected}\nthe target has\n{found}"
+            );
+        }
+        job.verify()?;
+    }
+    job.write(&tables, "", "", &with(&|_| "{ last = n }".into()));
+    let said = job.fails(3006)?;
+    ensure!(said.err.contains("dw.by_word") && !said.err.contains("dw.by_n\n"), "{}", said.text());
+    Ok(())
+}
+
+/// Conditions of outer joins, semi joins and anti joins beside their equality, on either side and on both: as the server answers them.
+#[test]
+fn conditions_of_joins_mean_what_the_server_means() -> Result<()> {
+    let database = "v_conditions";
+    server().sql(&format!(
+        "CREATE DATABASE {database}; USE {database};
+         CREATE TABLE a (id INT PRIMARY KEY, k INT, n INT, word VARCHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci);
+         CREATE TABLE b (id INT PRIMARY KEY, k INT, n INT, word VARCHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci);
+         CREATE TABLE loose (k INT, n INT);
+         INSERT INTO a WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 40)
+           SELECT i, NULLIF(i % 9, 4), NULLIF(i * 7 % 11, 5), ELT(1 + i % 3, 'x', 'Y', 'z') FROM s;
+         INSERT INTO b SELECT id + 3, k + 1, n - 1, word FROM a WHERE id % 3 > 0;
+         INSERT INTO loose SELECT k, n % 3 FROM a UNION ALL SELECT k, n % 3 FROM a WHERE id < 15"
+    ))?;
+    let conditions = [
+        "a.n > 4",
+        "b.n < 6",
+        "a.n > 2 AND b.n > 2",
+        "a.n < b.n",
+        "a.n <= b.n + 1 AND a.id <> b.id AND b.word = 'X' AND a.id > 5",
+        "(a.n IS NULL OR b.n = 3)",
+        "coalesce(a.word, b.word) = 'y'",
+        "1 = 0",
+        "NULL",
+    ];
+    let outer = ["left", "right", "full"];
+    let mut body = "sink dw = sqlite { path = \"target.db\" }\n".to_owned();
+    let mut questions: Vec<(String, String, String)> = Vec::new();
+    let mut ask = |name: String, view: String, columns: &str, query: String| {
+        body += &format!("view {name} =\n  {view}\n{name} => dw.{name}\n");
+        questions.push((name, columns.to_owned(), query));
+    };
+    for (i, condition) in conditions.into_iter().enumerate() {
+        for kind in outer {
+            let on = format!("a.k = b.k AND {condition}");
+            let view = format!(
+                "from src.a as a |> {kind} join src.b as b on {on} |> select coalesce(a.id, 0) as one, coalesce(b.id, 0) as other, b.word"
+            );
+            let select = "SELECT COALESCE(a.id, 0), COALESCE(b.id, 0), b.word FROM";
+            let query = match kind {
+                // no such join at the server: what the left one gives, and of the right side what has no match
+                "full" => format!(
+                    "{select} a LEFT JOIN b ON {on} UNION ALL SELECT 0, b.id, b.word FROM b WHERE NOT EXISTS (SELECT 1 FROM a WHERE {on})"
+                ),
+                _ => format!("{select} a {kind} JOIN b ON {on}"),
+            };
+            ask(format!("{kind}_{i}"), view, "one, other, word", query);
+        }
+        for (kind, not) in [("semi", ""), ("anti", "NOT ")] {
+            ask(
+                format!("{kind}_{i}"),
+                format!(
+                    "from src.a as a |> {kind} join src.b as b on a.k = b.k AND {condition} |> select a.id, a.n"
+                ),
+                "id, n",
+                format!(
+                    "SELECT id, n FROM a WHERE {not}EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND {condition})"
+                ),
+            );
+        }
+    }
+    for kind in ["left", "right"] {
+        ask(
+            format!("loose_{kind}"),
+            format!(
+                "from src.loose as l |> {kind} join src.b as b on l.k = b.k and l.n < b.n and b.n > 1 |> select l.k, l.n, b.id"
+            ),
+            "k, n, id",
+            format!(
+                "SELECT l.k, l.n, b.id FROM loose l {kind} JOIN b ON l.k = b.k AND l.n < b.n AND b.n > 1"
+            ),
+        );
+    }
+    let job = Job::with(server(), &format!("[\"{database}.*\"]"), "", "", &body);
+    let mut random = Random::new(47);
+    for round in 0..4 {
+        if round > 0 {
+            let changes: Vec<String> = (0..30)
+                .map(|_| {
+                    let (id, k, n) = (1 + random.below(45), random.below(9), random.below(11));
+                    let table = ["a", "b"][random.below(2) as usize];
+                    match random.below(5) {
+                        0 => format!("DELETE FROM {table} WHERE id = {id}"),
+                        1 => format!("UPDATE {table} SET k = NULLIF({k}, 4), n = {n} WHERE id = {id}"),
+                        2 => format!("REPLACE INTO {table} VALUES ({id}, {k}, NULLIF({n}, 5), 'y')"),
+                        3 => format!("INSERT INTO loose VALUES ({k}, {n} % 3), ({k}, {n} % 3)"),
+                        _ => format!("DELETE FROM loose WHERE k = {k} LIMIT 1"),
+                    }
+                })
+                .collect();
+            server().sql(&format!("USE {database}; {}", changes.join("; ")))?;
+        }
+        job.catch_up(&["--workers", if round % 2 == 0 { "2" } else { "1" }])?;
+        for (name, columns, query) in &questions {
+            let printed = server().sql(&format!("USE {database}; {query}"))?;
+            let mut expected: Vec<String> = printed.lines().map(|line| line.replace('\t', "|")).collect();
+            let mut found = job.rows(&format!("SELECT {columns} FROM {name}"))?;
+            expected.sort();
+            found.sort();
+            ensure!(
+                found == expected,
+                "round {round}, {name}: {query}\nthe source says\n{expected:#?}\nthe target has\n{found:#?}"
+            );
+        }
+    }
     job.verify()?;
     Ok(())
 }

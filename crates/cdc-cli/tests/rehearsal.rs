@@ -231,7 +231,7 @@ fn a_chain_of_views_may_be_long() {
     let day = "2026-01-01";
     text += &format!(
         "test \"a chain\" {{
-  given src.orders + {{ id: 1, customer_id: 1, amount: 3000, seen: \"{day}\" }}, {{ id: 2, customer_id: 1, amount: 2999, seen: \"{day}\" }}
+  given src.orders + {{ id: 1, customer_id: 1, seen: \"2026-01-01\", amount: 3000, seen: \"{day}\" }}, {{ id: 2, customer_id: 1, amount: 2999, seen: \"{day}\" }}
   expect v2999 = [ {{ id: 1, amount: 3000 }} ]
 }}\n"
     );
@@ -454,7 +454,7 @@ fn an_error_is_told_at_the_step_that_led_to_it() {
         "ddl \"ALTER TABLE shop.customers RENAME COLUMN name TO called\"
   when src.customers + { id: 1, called: \"ann\" }
   expect dw.lines = []",
-        "error[E1311]: column \"name\" of table \"shop.customers\" is renamed to \"called\", and views read it",
+        "error[E1311]: column \"name\" of table \"shop.customers\" is renamed to \"called\", and view \"lines\" reads it",
         "--> shop.cdc:11:1",
     );
 }
@@ -584,4 +584,34 @@ fn the_tests_of_the_reference_pass() {
         count += said.out.lines().filter(|line| line.starts_with("ok ")).count();
     }
     assert!(count > 0, "the page shows no test");
+}
+
+/// A test is the quickest look at which row of a key is the last one, and at what a left join says of a row that its condition leaves without a match.
+#[test]
+fn the_last_row_of_a_key_and_conditions_of_joins_in_a_test() {
+    let text = format!(
+        "{HEAD}view latest = from src.orders |> select customer_id, id, amount, placed
+latest => dw.latest key (customer_id) with {{ on_conflict = {{ last = placed }} }}
+view large = from src.orders as o |> left join src.customers as c on o.customer_id = c.id and o.amount > 10 |> select o.id, c.name
+large => dw.large
+test \"t\" {{
+  given src.customers + {{ id: 1, name: \"ann\" }}
+  given src.orders + {{ id: 1, customer_id: 1, seen: \"2026-01-01\", amount: 20.00, placed: \"2026-02-03\" }}
+  given src.orders + {{ id: 2, customer_id: 1, seen: \"2026-01-01\", amount: 5.00, placed: \"2026-02-01\" }}
+  given src.orders + {{ id: 3, customer_id: 1, seen: \"2026-01-01\", amount: 9.00 }}
+  expect dw.latest = [ {{ customer_id: 1, id: 1, amount: 20.00, placed: \"2026-02-03\" }} ]
+  expect dw.large = [ {{ id: 1, name: \"ann\" }}, {{ id: 2, name: null }}, {{ id: 3, name: null }} ]
+  when src.orders - {{ id: 1 }}
+  expect dw.latest = [ {{ customer_id: 1, id: 2, amount: 5.00, placed: \"2026-02-01\" }} ]
+}}
+"
+    );
+    let said = run(&text, &[]);
+    assert_eq!(
+        (said.out.as_str(), said.code),
+        ("ok      shop.cdc: t\n1 test: ok\n", 0),
+        "{}{}",
+        said.out,
+        said.err
+    );
 }

@@ -88,6 +88,14 @@ pub enum OptionKind {
         /// The keys of the map form, each with a text.
         keys: &'static [&'static str],
     },
+    /// One of these words, or `{ word = column }`, such as `on_conflict = { last = changed_at }`; parsed to a text or a map with
+    /// one entry.
+    ChoiceOrColumn {
+        /// The words that stand alone.
+        words: &'static [&'static str],
+        /// Those that may name a column.
+        keys: &'static [&'static str],
+    },
 }
 
 /// The world around a pipeline file.

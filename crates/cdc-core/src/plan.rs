@@ -135,6 +135,11 @@ impl FlowPlan {
         }
     }
 
+    /// Of a flow that reads a view: may it have to be watched? Without a key of its own it is by the view's only, which is known to tell rows apart.
+    pub fn may_be_watched(&self) -> bool {
+        self.view.is_some() && (self.key.is_some() || self.upsert == view::Upsert::Force)
+    }
+
     /// Is a kind of schema change one that `include` and `exclude` let through?
     pub fn lets_through(&self, kind: &str) -> bool {
         (self.include.is_empty() || self.include.iter().any(|k| k == kind))

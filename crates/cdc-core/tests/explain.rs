@@ -155,7 +155,7 @@ fn plan_of_views() -> Plan {
             ViewOp::Distinct { span: 0..0 },
         ],
         ttl_ms: Some(86_400_000),
-        on_conflict: OnConflict::Last,
+        on_conflict: OnConflict::Last(None),
         span: 0..0,
     };
     let totals = ViewPlan {
@@ -193,7 +193,7 @@ fn plan_of_views() -> Plan {
         target: TargetName::SameAsSource,
         key: Some(vec!["customer".into()]),
         upsert: Upsert::Force,
-        on_conflict: OnConflict::Log,
+        on_conflict: OnConflict::Log(Some(ColumnName { name: "total".into(), span: 0..0 })),
         ..plan.flows[0].clone()
     };
     let mut sources = plan.sources.clone();
@@ -219,7 +219,7 @@ view lines with { ttl = "24h", on_conflict = last }
   distinct[lines]
   view[lines]
 
-flow totals => dw with { upsert = force, on_conflict = log }
+flow totals => dw with { upsert = force, on_conflict = { log = total } }
   view[totals]
   filter[totals => dw] n > 1
   upsert[totals => dw] key (customer)
@@ -283,10 +283,13 @@ fn views_are_in_the_json() {
     let lines =
         r#"{"name":"lines","from":"upsert[src.shop.orders] as o","operators":[{"name":"join[lines: c]","#;
     assert!(json.contains(lines), "{json}");
-    assert!(json.contains(r#"],"ttl_ms":86400000,"on_conflict":"last"}],"flows":[{"#), "{json}");
-    assert!(json.contains(r#""ttl_ms":null,"on_conflict":"error"}"#), "{json}");
+    assert!(
+        json.contains(r#"],"ttl_ms":86400000,"on_conflict":"last","conflict_by":null}],"flows":[{"#),
+        "{json}"
+    );
+    assert!(json.contains(r#""ttl_ms":null,"on_conflict":"error","conflict_by":null}"#), "{json}");
     assert!(json.contains(r#""source":"src","tables":"totals","view":"totals","operators":"#), "{json}");
-    assert!(json.contains(r#""upsert":"force","on_conflict":"log"}"#), "{json}");
+    assert!(json.contains(r#""upsert":"force","on_conflict":"log","conflict_by":"total"}"#), "{json}");
     assert!(to_json(&plan()).contains(r#""view":null"#));
 }
 

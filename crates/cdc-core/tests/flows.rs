@@ -388,6 +388,10 @@ fn what_rows_show_at_run_time_has_table_and_row() {
     assert!(text.contains("the key column \"note\" of target table \"orders\" is NULL"), "{text}");
     assert!(text.contains("table \"shop.orders\", at binlog.000007:154, GTID 3e11fa47"), "{text}");
     assert!(text.contains("row (1, \"a\", 1.00, NULL)"), "{text}");
+    assert!(
+        text.contains("|> where note is not null;") && text.contains("coalesce(note, ..) as note"),
+        "{text}"
+    );
 
     let overflow = bound(&self::flow(vec![extend(&["id * 9223372036854775807 as big"])]));
     let error = at(&overflow, None, Some(row(2, "a", "1.00")), Op::Insert);

@@ -150,6 +150,10 @@ fn describe(kind: &OptionKind) -> String {
             let both = [words(w), maps.join(", ")].into_iter().filter(|s| !s.is_empty());
             format!("one of {}", both.collect::<Vec<_>>().join(", "))
         }
+        OptionKind::ChoiceOrColumn { words: w, keys } => {
+            let maps: Vec<String> = keys.iter().map(|k| format!("{{ {k} = column }}")).collect();
+            format!("one of {}, {}", words(w), maps.join(", "))
+        }
     }
 }
 
@@ -193,7 +197,7 @@ fn shown(text: &ResolvedText) -> String {
 fn convert(scope: &mut Scope<'_>, descriptor: &OptionDescriptor, value: &Written) -> Option<OptionValue> {
     match &descriptor.kind {
         OptionKind::List => return list(scope, descriptor, value),
-        OptionKind::ChoiceOrMap { words, keys } => {
+        OptionKind::ChoiceOrMap { words, keys } | OptionKind::ChoiceOrColumn { words, keys } => {
             if let OptionValueKind::Map(map) = &value.kind {
                 return choice_map(scope, descriptor, map, keys);
             }
@@ -324,7 +328,7 @@ fn choice(
     None
 }
 
-/// `{ timestamp = ".." }`: exactly one entry.
+/// `{ timestamp = ".." }` or `{ last = column }`: exactly one entry.
 fn choice_map(
     scope: &mut Scope<'_>,
     descriptor: &OptionDescriptor,
@@ -343,14 +347,16 @@ fn choice_map(
         scope.report(d);
         return None;
     }
+    let takes_column = matches!(descriptor.kind, OptionKind::ChoiceOrColumn { .. });
+    let map = |value| Some(OptionValue::Map(Options([(name.to_owned(), value)].into())));
     match scalar(scope, &entry.value, false) {
         Some(Scalar::Text(t)) if t.missing => None,
-        Some(Scalar::Text(t)) => {
-            let text = if t.secret { OptionValue::Secret(t.text) } else { OptionValue::Text(t.text) };
-            Some(OptionValue::Map(Options([(name.to_owned(), text)].into())))
-        }
+        Some(Scalar::Text(t)) if t.secret => map(OptionValue::Secret(t.text)),
+        Some(Scalar::Text(t)) => map(OptionValue::Text(t.text)),
+        Some(Scalar::Word(w)) if takes_column => map(OptionValue::Text(w)),
         _ => {
-            let headline = format!("\"{name}\" of option \"{}\" takes a text in quotes", descriptor.name);
+            let takes = if takes_column { "the name of a column" } else { "a text in quotes" };
+            let headline = format!("\"{name}\" of option \"{}\" takes {takes}", descriptor.name);
             scope.report(
                 Diagnostic::error(codes::OPTION_TYPE, headline)
                     .at(entry.value.span.range(), found(&entry.value)),

@@ -1,7 +1,7 @@
 //! What views say of given tables, worked out from the beginning: slow, obvious, the oracle of the tests.
 
 use cdc_core::plan::view::JoinKind;
-use cdc_core::plan::view::bind::{Graph, NodeKind, key_of, with_values};
+use cdc_core::plan::view::bind::{Graph, NodeKind, RowMap, key_of, with_values};
 use cdc_core::schema::TableId;
 use cdc_core::{Result, Row, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -24,14 +24,14 @@ pub fn evaluate(graph: &Graph, tables: &BTreeMap<TableId, Vec<Row>>) -> Result<B
                 }
                 out
             }
-            NodeKind::Join { kind, inputs, keys, widths } => {
+            NodeKind::Join { kind, inputs, keys, widths, pairs } => {
                 let keyed = |side: usize| -> Result<Vec<Keyed<'_>>> {
                     nodes[inputs[side]]
                         .iter()
                         .map(|row| Ok((key_of(&keys[side], &view, row)?, row)))
                         .collect()
                 };
-                joined(*kind, &keyed(0)?, &keyed(1)?, *widths)
+                joined(*kind, &keyed(0)?, &keyed(1)?, *widths, pairs.as_deref())?
             }
             NodeKind::Group { input, group } => {
                 let mut groups = BTreeMap::new();
@@ -75,44 +75,48 @@ pub fn evaluate(graph: &Graph, tables: &BTreeMap<TableId, Vec<Row>>) -> Result<B
 
 type Keyed<'r> = (Option<Vec<u8>>, &'r Row);
 
-fn joined(kind: JoinKind, left: &[Keyed<'_>], right: &[Keyed<'_>], widths: [usize; 2]) -> Vec<Row> {
-    let by_key = |side: &[Keyed<'_>]| {
-        let mut map: HashMap<Vec<u8>, Vec<Row>> = HashMap::new();
-        for (key, row) in side {
-            if let Some(key) = key {
-                map.entry(key.clone()).or_default().push((*row).clone());
-            }
+fn joined(
+    kind: JoinKind,
+    left: &[Keyed<'_>],
+    right: &[Keyed<'_>],
+    widths: [usize; 2],
+    pairs: Option<&RowMap>,
+) -> Result<Vec<Row>> {
+    let mut by_key: HashMap<&[u8], Vec<usize>> = HashMap::new();
+    for (place, (key, _)) in right.iter().enumerate() {
+        if let Some(key) = key {
+            by_key.entry(key).or_default().push(place);
         }
-        map
-    };
+    }
     let row = |left: Option<&Row>, right: Option<&Row>| {
         let nulls = |n: usize| (0..n).map(|_| Value::Null).collect::<Vec<_>>();
         let left = left.map_or_else(|| nulls(widths[0]), |row| row.iter().collect());
         let right = right.map_or_else(|| nulls(widths[1]), |row| row.iter().collect());
         Row::pack(left.into_iter().chain(right))
     };
-    let (of_left, of_right) = (by_key(left), by_key(right));
     let mut out = Vec::new();
+    let mut has_match = vec![false; right.len()];
     for (key, a) in left {
-        let found = key.as_ref().and_then(|key| of_right.get(key)).map_or(&[][..], Vec::as_slice);
+        let mut found = Vec::new();
+        for place in key.as_ref().and_then(|key| by_key.get(&key[..])).into_iter().flatten() {
+            let pair = row(Some(a), Some(right[*place].1));
+            if pairs.map_or(Ok(true), |map| map.apply(&pair).map(|row| row.is_some()))? {
+                has_match[*place] = true;
+                found.push(pair);
+            }
+        }
         match kind {
             JoinKind::Semi if !found.is_empty() => out.push((*a).clone()),
             JoinKind::Anti if found.is_empty() => out.push((*a).clone()),
             JoinKind::Semi | JoinKind::Anti => {}
-            _ => {
-                out.extend(found.iter().map(|b| row(Some(a), Some(b))));
-                if found.is_empty() && matches!(kind, JoinKind::Left | JoinKind::Full) {
-                    out.push(row(Some(a), None));
-                }
-            }
+            JoinKind::Left | JoinKind::Full if found.is_empty() => out.push(row(Some(a), None)),
+            _ => out.extend(found),
         }
     }
     if matches!(kind, JoinKind::Right | JoinKind::Full) {
-        for (key, b) in right {
-            if !key.as_ref().is_some_and(|key| of_left.contains_key(key)) {
-                out.push(row(None, Some(b)));
-            }
+        for ((_, b), _) in right.iter().zip(has_match).filter(|(_, has_match)| !has_match) {
+            out.push(row(None, Some(b)));
         }
     }
-    out
+    Ok(out)
 }

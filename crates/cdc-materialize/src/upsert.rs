@@ -37,10 +37,30 @@ pub enum Policy {
     /// It is an error.
     #[default]
     Error,
-    /// The greatest of the rows that are alive stands for them.
+    /// The greatest of the rows that are alive stands for them: by their own order, or by what is named beside them ([`Ranked`]).
     Last,
     /// As `Last`, and the conflict is told.
     Log,
+}
+
+/// A row with what tells which of several of a key is the last one: a time of change, a pair of a log's position and an ordinal. Rows that are equal in that are
+/// told apart by themselves, so the choice hangs on nothing but what is there.
+///
+/// ```
+/// use cdc_materialize::upsert::{Policy, Ranked, Upserts};
+///
+/// let mut upserts = Upserts::new(Policy::Last);
+/// upserts.change("key", Ranked { by: 2, row: "a" }, 1, 1);
+/// upserts.change("key", Ranked { by: 1, row: "b" }, 1, 1);
+/// let changes = upserts.close(1).unwrap();
+/// assert_eq!(changes[0].after.as_ref().map(|ranked| ranked.row), Some("a"));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ranked<O, R> {
+    /// What is asked first.
+    pub by: O,
+    /// The row.
+    pub row: R,
 }
 
 /// The rows of one key that are alive. Nearly always it is one, once, which takes no map.
@@ -388,6 +408,33 @@ mod tests {
         assert_eq!(upserts.close(1).unwrap().len(), 1);
         assert_eq!(upserts.told(), [Conflict { key: 1, rows: vec![(10, 1), (11, 1)] }]);
         assert_eq!(upserts.metrics(), Metrics { records_in: 2, records_out: 1, state_rows: 1, conflicts: 1 });
+    }
+
+    /// What is named beside the rows decides first, in all orders of arrival; then the rows themselves.
+    #[test]
+    fn case_74_the_last_one_is_told_by_what_is_named() {
+        let ranked = |by: u8, row: u8| Ranked { by, row };
+        let log = [
+            (ranked(2, 10), 1, 1),
+            (ranked(1, 99), 1, 1),
+            (ranked(2, 11), 1, 1),
+            (ranked(2, 11), 2, -1),
+            (ranked(3, 5), 2, 1),
+            (ranked(3, 5), 3, -1),
+            (ranked(2, 10), 3, -1),
+        ];
+        let orders = permutations(&(0..log.len() as u8).map(|i| (i, 0, 0, 0)).collect());
+        assert_eq!(orders.len(), 5040);
+        for order in orders {
+            let mut upserts = Upserts::new(Policy::Last);
+            for (place, ..) in &order {
+                let (row, time, times) = log[usize::from(*place)];
+                upserts.change("k", row, time, times);
+            }
+            let changes = upserts.close(3).unwrap();
+            let afters: Vec<_> = changes.iter().map(|c| (c.time, c.after.map(|r| r.row))).collect();
+            assert_eq!(afters, [(1, Some(11)), (2, Some(5)), (3, Some(99))], "{order:?}");
+        }
     }
 
     #[test]

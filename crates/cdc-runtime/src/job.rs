@@ -13,13 +13,14 @@
 use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommitter};
 use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until, Views};
 use crate::state::{Checkpoint, StateDir, this_run};
-use crate::status::StatusHandle;
+use crate::status::{Info, StatusHandle};
 use crate::view_store::ViewStore;
 use cdc_core::connector::{JobIdentity, Resume, Sink, TargetSchemaChange, TargetTable, Upstream};
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::{
     BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
 };
+use cdc_core::plan::view::OnConflict;
 use cdc_core::plan::view::bind::{Graph, bind_again, bind_or_first};
 use cdc_core::plan::{self, FlowPlan, KeyConflict, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::Position;
@@ -222,7 +223,7 @@ fn run_on(
         base.sources.insert(source.name.clone(), capture.state());
         dir.save(&base)?;
     } else {
-        status.info(format!("going on from tick {} at {}", base.tick, capture.position()));
+        status.info(Info::GoingOn { tick: base.tick, position: capture.position().to_string() });
     }
     for (sink, written) in open.iter_mut().zip(&written) {
         sink.sink.claim(&sink.identity)?;
@@ -240,7 +241,8 @@ fn run_on(
                 let made = TargetSchemaChange::CreateTable { table: table.clone() };
                 let left = if is_new { sink.sink.leaves_out(&made) } else { Vec::new() };
                 if !left.is_empty() {
-                    status.info(format!("{}.{}: create_table; {}", sink.name, table.name, left.join("; ")));
+                    let (sink, table) = (sink.name.clone(), table.name.clone());
+                    status.info(Info::TableMade { sink, table, left });
                 }
             }
         }
@@ -261,7 +263,7 @@ fn run_on(
         let rows: usize = held.values().map(Vec::len).sum();
         if rows > 0 {
             let seconds = begun.elapsed().as_secs_f64();
-            status.info(format!("views go on from {rows} rows of their tables, loaded in {seconds:.2} s"));
+            status.info(Info::ViewsLoaded { rows, seconds });
         }
         let spoken = Spoken { until: base.views_until, from: base.views_from };
         let inputs = match spoken {
@@ -476,6 +478,7 @@ fn flow(
         .map_err(|e| Error::definite(codes::INTERNAL, format!("no workers: {e}")))?
     };
     let driver = Driver {
+        is_computing: false,
         source: started.source.name.clone(),
         capture: started.capture,
         to: Some(to_source),
@@ -565,6 +568,9 @@ pub(crate) fn only_source(plan: &Plan) -> Result<&SourcePlan> {
     }
 }
 
+/// Until now no two rows of a flow have agreed in its key, so what is to happen to such rows may be chosen yet.
+const NO_CONFLICTS: &str = "error";
+
 /// What a state folder belongs to: which tables are read, and how rows get to targets.
 fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
@@ -590,6 +596,15 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
         // the target's tables have a column more
         if flow.key_conflict == KeyConflict::Error {
             out.insert(format!("flow {}: key_conflict", flow.name), "error".to_owned());
+        }
+        // which row of a key the target holds
+        if flow.may_be_watched() {
+            let by = match (&flow.on_conflict, flow.on_conflict.by()) {
+                (_, Some(by)) => format!("last by {}", by.name),
+                (OnConflict::Error, None) => NO_CONFLICTS.to_owned(),
+                (_, None) => "last".to_owned(),
+            };
+            out.insert(format!("flow {}: on_conflict", flow.name), by);
         }
         // the operators as `explain` prints them: without places, and without secrets
         let alone = Plan {
@@ -642,11 +657,17 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     check_pipeline(checkpoint, plan)?;
     let before = &checkpoint.fingerprint;
     let is_flow = |key: &str| key.starts_with("flow ");
-    const PARTS: [&str; 4] = [": operators", ": soft_delete", ": key_conflict", ": view"];
+    const ON_CONFLICT: &str = ": on_conflict";
+    const PARTS: [&str; 5] = [": operators", ": soft_delete", ": key_conflict", ": view", ON_CONFLICT];
     let flow_of = |key: &str| PARTS.iter().find_map(|part| key.strip_suffix(part)).unwrap_or(key).to_owned();
     let mut differences: Vec<String> = Vec::new();
     for (key, value) in now.iter().filter(|(key, _)| is_flow(key)) {
-        if before.contains_key(&flow_of(key)) && before.get(key) != Some(value) {
+        let old = before.get(key);
+        if key.ends_with(ON_CONFLICT) && (old.is_none_or(|old| old == NO_CONFLICTS) || value == NO_CONFLICTS)
+        {
+            continue;
+        }
+        if before.contains_key(&flow_of(key)) && old != Some(value) {
             differences.push(format!("changed: {}", flow_of(key)));
         }
     }

@@ -26,7 +26,7 @@ pub use cdc_materialize::metrics::Seen;
 pub use cdc_mysql::config::StopAt;
 pub use job::{Report, RunOptions, Stop, run};
 pub use source_driver::{Ended, Until};
-pub use status::{Message, Phase, Status, StatusHandle};
+pub use status::{Info, Message, Phase, Status, StatusHandle};
 
 use cdc_core::catalog::ConnectorDescriptor;
 

@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 use timely::scheduling::SyncActivator;
 
 use crate::state::{Refusal, StateDir};
-use crate::status::StatusHandle;
+use crate::status::{Info, StatusHandle};
 
 /// Rows written before a group is committed, if more ticks are waiting.
 const GROUP_ROWS: usize = 100_000;
@@ -263,7 +263,7 @@ type Prepared = HashMap<*const TargetTable, Option<Arc<Coercion>>, foldhash::fas
 /// The most of a statement that is shown.
 const STATEMENT_SHOWN: usize = 200;
 
-fn clipped(statement: &str) -> String {
+pub(crate) fn clipped(statement: &str) -> String {
     let one_line = statement.split_whitespace().collect::<Vec<_>>().join(" ");
     match one_line.char_indices().nth(STATEMENT_SHOWN) {
         Some((end, _)) => format!("{} ..", &one_line[..end]),
@@ -717,24 +717,18 @@ impl Committer {
 
     /// What became of a schema change, for people.
     fn tell(&self, work: &SchemaWork, table: &str, steps: &[Step], left: &[String], begun: Instant) {
-        let source: Vec<String> = work.event.changes.iter().map(ToString::to_string).collect();
-        let made: Vec<&str> = steps.iter().map(|s| &*s.name).collect();
-        let mut line = format!("schema change: {}", source.join("; "));
-        if !work.event.statement.is_empty() {
-            line.push_str(&format!(" ({})", clipped(&work.event.statement)));
-        }
-        let made = if made.is_empty() { "nothing to do".to_owned() } else { made.join(", ") };
-        line.push_str(&format!("; {}.{table}: {made}", self.name));
-        for left in left {
-            line.push_str(&format!("; {left}"));
-        }
         let ms = |from: Instant| from.elapsed().as_secs_f64() * 1000.0;
-        line.push_str(&format!(
-            "; rows held {:.2} ms, {:.2} ms of them at the target",
-            ms(work.came),
-            ms(begun)
-        ));
-        self.status.info(line);
+        self.status.info(Info::SchemaChange {
+            tick: work.event.tick,
+            sink: self.name.clone(),
+            table: table.to_owned(),
+            changes: work.event.changes.iter().map(ToString::to_string).collect(),
+            statement: work.event.statement.to_string(),
+            made: steps.iter().map(|s| s.name.to_string()).collect(),
+            left: left.to_vec(),
+            held_ms: ms(work.came),
+            target_ms: ms(begun),
+        });
     }
 
     /// The target does not make a change. In mode try_evolve it is passed over: noted, so that a replay does the same, and all

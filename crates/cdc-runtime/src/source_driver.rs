@@ -14,7 +14,7 @@
 //! tick (the probe's frontier says so), it is written. So a checkpoint never calls finished what some target lacks.
 
 use crate::state::{Checkpoint, StateDir};
-use crate::status::{Phase, StatusHandle};
+use crate::status::{Info, Phase, StatusHandle};
 use crate::view_store::ViewStore;
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
 use cdc_core::faults;
@@ -161,6 +161,8 @@ pub(crate) struct Driver {
     pub(crate) registries: BTreeMap<String, Arc<Mutex<Registry>>>,
     /// Where flows read views.
     pub(crate) views: Option<Views>,
+    /// It was told that views are being computed, and not yet that targets have them.
+    pub(crate) is_computing: bool,
 }
 
 /// What views need of whoever cuts ticks.
@@ -271,8 +273,7 @@ impl Driver {
         let mut moved = false;
         let mut ending: Option<Ended> = None;
         let mut give_up: Option<Instant> = None;
-        self.status
-            .update(|s| s.phase = if self.capture.is_whole() { Phase::Streaming } else { Phase::Snapshot });
+        self.enter_phase(last_tick);
         // on a quiet server a target may stand where we do, with ticks of its own
         if let Some(tick) = self.cut(&mut open).await? {
             last_tick = tick;
@@ -354,6 +355,7 @@ impl Driver {
                         s.committed = committed;
                         s.caught_up = caught_up;
                     });
+                    self.heard(committed);
                     if let Some((tick, state)) = candidate.take_if(|(tick, _)| *tick <= committed) {
                         self.checkpoint(tick, state)?;
                         last_checkpoint = Instant::now();
@@ -418,9 +420,7 @@ impl Driver {
                                 copied_by(&event).into_iter().find(|table| views.tables.contains(table))
                         {
                             if views.voice.last().is_some() {
-                                self.status.info(format!(
-                                    "table {table} is copied again: views are silent until it is whole, targets keep what they said"
-                                ));
+                                self.status.info(Info::ViewsSilent { table: table.clone(), tick: open.tick });
                             }
                             // before the tick is closed
                             views.voice.hush(open.tick);
@@ -449,12 +449,12 @@ impl Driver {
                         }
                     }
                     CaptureItem::TableWhole(table) => {
-                        self.status.info(format!("table {table} is whole"));
+                        self.status.info(Info::TableWhole { table });
                         moved = true;
                         if self.capture.is_whole() {
                             self.show(&open);
-                            self.status.update(|s| s.phase = Phase::Streaming);
-                            self.status.info("snapshot complete: every table is whole, following the log");
+                            self.status.info(Info::SnapshotComplete);
+                            self.enter_phase(last_tick);
                         }
                     }
                     CaptureItem::Notice(notice) => self.status.notice(notice),
@@ -645,6 +645,7 @@ impl Driver {
         loop {
             let committed = *self.committed.borrow_and_update();
             self.status.update(|s| s.committed = committed);
+            self.heard(committed);
             if committed >= tick {
                 self.show(&Open::new(tick + 1));
                 self.status.update(|s| s.caught_up = true);
@@ -662,6 +663,32 @@ impl Driver {
             None => self.capture.is_whole(),
             Some(first) => last_tick < first,
         })
+    }
+
+    /// The phase of a run that has just begun, or whose last table has become whole.
+    fn enter_phase(&mut self, last_tick: Tick) {
+        let phase = match self.capture.is_whole() {
+            false => Phase::Snapshot,
+            true if self.is_silent(last_tick) => Phase::Views,
+            true => Phase::Streaming,
+        };
+        if phase == Phase::Views && !std::mem::replace(&mut self.is_computing, true) {
+            self.status.info(Info::ViewsComputing);
+        }
+        self.status.update(|s| s.phase = phase);
+    }
+
+    /// Tells that targets have what views say, where that was waited for.
+    fn heard(&mut self, committed: Tick) {
+        let Some(first) = self.views.as_ref().and_then(|views| views.voice.last()) else { return };
+        if committed >= first && std::mem::take(&mut self.is_computing) {
+            self.status.info(Info::ViewsSpeak { tick: first });
+            self.status.update(|s| {
+                if s.phase == Phase::Views {
+                    s.phase = Phase::Streaming;
+                }
+            });
+        }
     }
 
     /// Lets views speak: a checkpoint says that all tables are whole and at which tick views begin, then that tick is given. False if it
@@ -694,7 +721,8 @@ impl Driver {
             faults::at("views.speak");
         }
         if voice.at(*last_tick).until.is_some() {
-            self.status.info("views speak again");
+            let tick = voice.last().unwrap_or(open.tick);
+            self.status.info(Info::ViewsSpeakAgain { tick });
         }
         let first = voice.last().unwrap_or(open.tick);
         *last_tick = self.close(open).await?;

@@ -12,6 +12,7 @@ use super::view::{AggregateItem, InputOf, OnConflict, OrderKey, Upsert, ViewInpu
 use super::{FlowOp, FlowPlan, NamedExpr, OptionValue, Options, Plan, SelectItem, TargetName, TemplatePart};
 use crate::expr::ExprKind;
 use expression::name;
+pub use expression::name as as_written;
 use std::fmt::Write as _;
 
 /// One operator of a flow or a view.
@@ -151,8 +152,18 @@ fn order(key: &OrderKey) -> String {
     format!("{}{}", key.expr, if key.descending { " desc" } else { "" })
 }
 
-fn conflict_word(policy: OnConflict) -> &'static str {
-    OnConflict::ALL.iter().find(|(p, _)| *p == policy).map_or("", |(_, word)| word)
+/// `last`, or `{ last = changed_at }`.
+fn conflict(policy: &OnConflict) -> String {
+    match policy.by() {
+        None => policy.word().to_owned(),
+        Some(by) if name(&by.name) == by.name => format!("{{ {} = {} }}", policy.word(), by.name),
+        Some(by) => format!("{{ {} = {} }}", policy.word(), quoted(&by.name)),
+    }
+}
+
+/// The column that a policy names, for other programs.
+fn conflict_by(policy: &OnConflict) -> String {
+    policy.by().map_or("null".to_owned(), |by| string(&by.name))
 }
 
 fn upsert_word(strategy: Upsert) -> &'static str {
@@ -225,7 +236,7 @@ fn flow_options(flow: &FlowPlan, plan: &Plan) -> String {
         parts.push(format!("upsert = {}", upsert_word(flow.upsert)));
     }
     if flow.on_conflict != OnConflict::default() {
-        parts.push(format!("on_conflict = {}", conflict_word(flow.on_conflict)));
+        parts.push(format!("on_conflict = {}", conflict(&flow.on_conflict)));
     }
     with_options(&parts)
 }
@@ -234,7 +245,7 @@ fn flow_options(flow: &FlowPlan, plan: &Plan) -> String {
 fn view_options(view: &ViewPlan) -> String {
     let mut parts: Vec<String> = view.ttl_ms.iter().map(|ms| format!("ttl = {}", duration(*ms))).collect();
     if view.on_conflict != OnConflict::default() {
-        parts.push(format!("on_conflict = {}", conflict_word(view.on_conflict)));
+        parts.push(format!("on_conflict = {}", conflict(&view.on_conflict)));
     }
     with_options(&parts)
 }
@@ -477,7 +488,8 @@ pub fn to_json(plan: &Plan) -> String {
             ("from", string(&input(&view.from, plan))),
             ("operators", list(view_operators(view, plan).into_iter().map(|(op, _)| operator(op)))),
             ("ttl_ms", view.ttl_ms.map_or("null".to_owned(), |ms| ms.to_string())),
-            ("on_conflict", string(conflict_word(view.on_conflict))),
+            ("on_conflict", string(view.on_conflict.word())),
+            ("conflict_by", conflict_by(&view.on_conflict)),
         ])
     });
     let flows = plan.flows.iter().map(|flow| {
@@ -496,7 +508,8 @@ pub fn to_json(plan: &Plan) -> String {
             ("include", list(flow.include.iter().map(|k| string(k)))),
             ("exclude", list(flow.exclude.iter().map(|k| string(k)))),
             ("upsert", string(upsert_word(flow.upsert))),
-            ("on_conflict", string(conflict_word(flow.on_conflict))),
+            ("on_conflict", string(flow.on_conflict.word())),
+            ("conflict_by", conflict_by(&flow.on_conflict)),
         ])
     });
     let mut out = object([

@@ -50,6 +50,8 @@ mod stage;
 pub use crate::expr::eval::RowMeta;
 pub use stage::Stage;
 
+use super::explain::as_written;
+use super::view::rank::Ranking;
 use super::{
     ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, SOURCE_COLUMN, SelectItem, TargetName, TemplatePart,
 };
@@ -317,6 +319,9 @@ impl BoundFlow {
             soft_delete,
             told_by,
         };
+        if flow.may_be_watched() {
+            Ranking::bind(&flow.on_conflict, &target.schema, &format!("flow \"{}\"", flow.name))?;
+        }
         Ok(BoundFlow {
             needs: shape.needs(schema, &target),
             constants: shape.constants(schema),
@@ -444,8 +449,10 @@ impl BoundFlow {
                 column(place),
                 self.target.name
             );
-            let error = Error::definite(codes::KEY_COLUMN_NULL, headline)
-                .help("name other columns in `key (...)`, or leave the row out with `where`");
+            let name = as_written(column(place));
+            let error = Error::definite(codes::KEY_COLUMN_NULL, headline).help(format!(
+                "leave such rows out: |> where {name} is not null; or give them a value: coalesce({name}, ..) as {name}; or name other columns in key (..)"
+            ));
             return Err(located(error, source, meta));
         }
         Ok(key)
@@ -625,9 +632,11 @@ pub(crate) fn run<'r>(
 }
 
 fn place_of(meta: &RowMeta<'_>) -> String {
+    // a view is a table of no database
+    let what = if meta.table.database.is_empty() { "view" } else { "table" };
     match meta.origin.place() {
-        Some(place) => format!("table \"{}\", {place}", meta.table),
-        None => format!("table \"{}\"", meta.table),
+        Some(place) => format!("{what} \"{}\", {place}", meta.table),
+        None => format!("{what} \"{}\"", meta.table),
     }
 }
 

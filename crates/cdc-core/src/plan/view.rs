@@ -7,9 +7,10 @@
 pub mod bind;
 pub mod group;
 pub mod key;
+pub mod rank;
 
 use super::pattern::TablePattern;
-use super::{FlowOp, NamedExpr};
+use super::{ColumnName, FlowOp, NamedExpr};
 use crate::diagnostic::Span;
 use crate::expr::Expr;
 use crate::schema::TableId;
@@ -236,26 +237,50 @@ pub struct OrderKey {
     pub descending: bool,
 }
 
-/// What to do about two rows of one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What to do about two rows of one key. Which one is the last is told by what they hold, never by which came first ([`rank::Ranking`]).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum OnConflict {
     /// Stop.
     #[default]
     Error,
-    /// The greatest row stays, by its columns in order: the same whatever came first.
-    Last,
+    /// The greatest row stays: by this column where one is named, then by its columns in order.
+    Last(Option<ColumnName>),
     /// As `last`, and each conflict is told.
-    Log,
+    Log(Option<ColumnName>),
 }
 
 impl OnConflict {
-    /// All policies and their words.
-    pub const ALL: [(OnConflict, &'static str); 3] =
-        [(OnConflict::Error, "error"), (OnConflict::Last, "last"), (OnConflict::Log, "log")];
+    /// The words of all policies.
+    pub const WORDS: &'static [&'static str] = &["error", "last", "log"];
 
-    /// The policy of this word.
-    pub fn from_name(name: &str) -> Option<OnConflict> {
-        OnConflict::ALL.iter().find(|(_, n)| *n == name).map(|(p, _)| *p)
+    /// The words of those that may name a column.
+    pub const WITH_COLUMN: &'static [&'static str] = &["last", "log"];
+
+    /// The policy of this word, with the column that it names.
+    pub fn from_name(word: &str, by: Option<ColumnName>) -> Option<OnConflict> {
+        match word {
+            "error" => Some(OnConflict::Error),
+            "last" => Some(OnConflict::Last(by)),
+            "log" => Some(OnConflict::Log(by)),
+            _ => None,
+        }
+    }
+
+    /// Its word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            OnConflict::Error => "error",
+            OnConflict::Last(_) => "last",
+            OnConflict::Log(_) => "log",
+        }
+    }
+
+    /// The column by which the last row of a key is told.
+    pub fn by(&self) -> Option<&ColumnName> {
+        match self {
+            OnConflict::Error => None,
+            OnConflict::Last(by) | OnConflict::Log(by) => by.as_ref(),
+        }
     }
 }
 

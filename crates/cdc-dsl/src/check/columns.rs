@@ -8,7 +8,8 @@
 use crate::ast::{BinaryOp, Expr, ExprKind, JoinKind, Name, Named, Op, OpKind, SelectItem, Span};
 use crate::lower::{is_aggregate, same_expr};
 use crate::suggest::help_for;
-use cdc_core::diagnostic::{Diagnostic, codes};
+use cdc_core::diagnostic::{Diagnostic, Label, codes};
+use cdc_core::plan::ColumnName;
 use cdc_core::schema::same_name;
 
 /// The columns at one point of a flow.
@@ -184,7 +185,7 @@ impl Walk {
         let before = self.diagnostics.len();
         self.expr(on);
         if known && self.diagnostics.len() == before {
-            self.condition(kind, on);
+            self.condition(on);
         }
         if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
             self.parts.pop();
@@ -376,6 +377,22 @@ impl Walk {
         part
     }
 
+    /// The column by which the last row of a key is told. `inherited`: the flow that has it from its view.
+    pub fn last_by(&mut self, by: &ColumnName, inherited: Option<Span>) {
+        let known = self.diagnostics.len();
+        self.column(&Name { text: by.name.clone(), span: by.span.clone().into() });
+        if let (Some(d), Some(flow)) = (self.diagnostics.get_mut(known), inherited) {
+            d.labels.push(Label {
+                span: flow.range(),
+                message: "this flow of the view has no such column".to_owned(),
+            });
+            d.help = vec![
+                "keep the column in the flow, or say there what is to happen: with { on_conflict = last }"
+                    .to_owned(),
+            ];
+        }
+    }
+
     /// All columns, where they are known.
     pub fn known(&self) -> Option<Vec<&str>> {
         let is_known = |p: &Part| matches!(p.columns, Columns::Known(_));
@@ -488,41 +505,19 @@ impl Side {
 
 /// What joins are by.
 impl Walk {
-    /// A join is by equality of something of each side. What else is asked must not decide which rows of a side that is kept
-    /// have a match.
-    fn condition(&mut self, kind: JoinKind, on: &Expr) {
+    /// A join is by equality of something of each side.
+    fn condition(&mut self, on: &Expr) {
         let mut parts = Vec::new();
         conjuncts(on, &mut parts);
-        let others: Vec<&Expr> = parts.iter().copied().filter(|part| !self.is_equality(part)).collect();
-        if others.len() == parts.len() {
-            self.diagnostics.push(
-                Diagnostic::error(codes::JOIN_CONDITION, "this join has no equality between its sides")
-                    .at(on.span.range(), "")
-                    .help("compare a column of one side with one of the other: on a.id = b.a_id"),
-            );
+        if parts.into_iter().any(|part| self.is_equality(part)) {
             return;
         }
-        let (built, sides) = match kind {
-            JoinKind::Inner => return,
-            JoinKind::Semi => (&[Side::Left, Side::Right][..], "conditions on one side"),
-            JoinKind::Left | JoinKind::Anti => (&[Side::Right][..], "conditions on its right side"),
-            JoinKind::Right => (&[Side::Left][..], "conditions on its left side"),
-            JoinKind::Full => (&[][..], ""),
-        };
-        for other in others {
-            let side = self.side(other);
-            if side == Side::Unsure || built.contains(&side) {
-                continue;
-            }
-            let and = if sides.is_empty() { String::new() } else { format!(" and {sides}") };
-            let a = if kind == JoinKind::Anti { "an" } else { "a" };
-            let headline = format!("{a} {} takes equalities between its sides{and} only", kind.word());
-            self.diagnostics.push(
-                Diagnostic::error(codes::JOIN_CONDITION, headline)
-                    .at(other.span.range(), "")
-                    .help("filter in front of the join or behind it, with \"where\""),
-            );
-        }
+        self.diagnostics.push(
+            Diagnostic::error(codes::JOIN_CONDITION, "this join has no equality between its sides")
+                .at(on.span.range(), "")
+                .note("without one every row of one side would meet every row of the other")
+                .help("compare a column of one side with one of the other: on a.id = b.a_id; further conditions may stand beside it"),
+        );
     }
 
     fn is_equality(&self, expr: &Expr) -> bool {

@@ -171,6 +171,18 @@ fn walk(lowered: &LoweredFlow<'_>, columns: Columns) -> Walk {
                 d.help.push(list);
             }
         }
+        if let Some(plan) = lowered.plan.as_ref()
+            && let Some(by) = plan.on_conflict.by()
+        {
+            let is_own =
+                lowered.flow.with.as_ref().is_some_and(|block| block.span.range().contains(&by.span.start));
+            // what the view says is asked of a flow that it can matter to
+            if is_own {
+                walk.last_by(by, None);
+            } else if plan.may_be_watched() {
+                walk.last_by(by, Some(lowered.flow.target.span));
+            }
+        }
     }
     walk
 }

@@ -30,7 +30,7 @@ pub(crate) struct Views {
 pub(crate) fn views(views: &[LoweredView<'_>], sources: &[SourceInfo], scope: &mut Scope<'_>) -> Views {
     let order = order(views);
     cycles(views, &order, scope);
-    let policy = |view: &LoweredView<'_>| view.plan.as_ref().map(|plan| plan.on_conflict);
+    let policy = |view: &LoweredView<'_>| view.plan.as_ref().map(|plan| plan.on_conflict.clone());
     let mut known = Views {
         sources: vec![None; views.len()],
         on_conflict: views.iter().map(|view| policy(view).unwrap_or_default()).collect(),
@@ -41,6 +41,12 @@ pub(crate) fn views(views: &[LoweredView<'_>], sources: &[SourceInfo], scope: &m
         known.sources[index] = source_of(view, &known.sources, sources, scope);
         let mut walk = walk(view, &known.columns, sources);
         let columns = walk.end(&view.view.name);
+        // behind a mistake the columns are not sure any more
+        if let Some(by) = known.on_conflict[index].by()
+            && walk.diagnostics.is_empty()
+        {
+            walk.last_by(by, None);
+        }
         // what is wrong with a view is not wrong with those who read it too
         if view.plan.is_some() && walk.diagnostics.is_empty() {
             known.columns[index] = columns;

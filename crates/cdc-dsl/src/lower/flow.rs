@@ -1,7 +1,7 @@
 //! Flows.
 
 use super::expr::{Place, Qualifiers, lower_expr};
-use super::view::{POLICIES, no_parts};
+use super::view::{POLICIES, no_parts, on_conflict};
 use super::{MODES, SourceInfo, option, table};
 use crate::ast::{
     Expr, Flow, Name, Named, Op, OpKind, OptionValueKind, SelectItem, Span, TablePartKind, TableRef,
@@ -14,7 +14,7 @@ use crate::suggest::nearest;
 use cdc_core::catalog::{OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::plan::pattern::TablePattern;
-use cdc_core::plan::view::{OnConflict, Upsert};
+use cdc_core::plan::view::Upsert;
 use cdc_core::plan::{
     ColumnName, FlowOp, FlowPlan, KeyConflict, NamedExpr, Options, SCHEMA_CHANGE_KINDS, SchemaChangeMode,
     SelectItem as Item,
@@ -86,11 +86,7 @@ pub(crate) fn flow_options() -> Vec<OptionDescriptor> {
             OptionKind::Choice(STRATEGIES),
             "of a view: is there an operator that nets changes by the flow's key and tells conflicts",
         ),
-        option(
-            "on_conflict",
-            OptionKind::Choice(POLICIES),
-            "of a view: what to do about two rows that agree in the flow's key",
-        ),
+        option("on_conflict", POLICIES, "of a view: what to do about two rows that agree in the flow's key"),
         OptionDescriptor {
             default: Some("tick"),
             ..option(
@@ -172,10 +168,8 @@ impl<'f> Context<'f> {
             backfill: options.bool("backfill").unwrap_or(true),
             soft_delete: options.text("soft_delete").map(str::to_owned),
             upsert: options.text("upsert").and_then(Upsert::from_name).unwrap_or_default(),
-            on_conflict: options
-                .text("on_conflict")
-                .and_then(OnConflict::from_name)
-                .or_else(|| views.on_conflict.get(view?).copied())
+            on_conflict: on_conflict(&options, flow.with.as_ref())
+                .or_else(|| views.on_conflict.get(view?).cloned())
                 .unwrap_or_default(),
             key_conflict: match options.text("key_conflict") {
                 Some("last") => KeyConflict::Last,

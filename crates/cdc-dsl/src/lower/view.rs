@@ -5,8 +5,8 @@ use super::expr::{Place, Qualifiers, lower_expr};
 use super::flow::{Context, not_reserved};
 use super::{option, table};
 use crate::ast::{
-    Expr, ExprKind, Op, OpKind, OrderKey as WrittenKey, Statement, StatementKind, TablePartKind, TableRef,
-    View,
+    Expr, ExprKind, Op, OpKind, OptionBlock, OptionValueKind, OrderKey as WrittenKey, Statement,
+    StatementKind, TablePartKind, TableRef, View,
 };
 use crate::names::Kind;
 use crate::options::check_options;
@@ -15,6 +15,7 @@ use cdc_core::catalog::{OptionDescriptor, OptionKind};
 use cdc_core::diagnostic::{Diagnostic, codes};
 use cdc_core::expr::ExprKind as Lowered;
 use cdc_core::plan::view::{InputOf, JoinKind, OnConflict, OrderKey, ViewInput, ViewOp, ViewPlan};
+use cdc_core::plan::{ColumnName, Options};
 use cdc_core::schema::same_name;
 use cdc_core::value::Value;
 
@@ -43,8 +44,25 @@ pub(crate) enum ReadOf {
     View(usize),
 }
 
-/// The words of `on_conflict`.
-pub(super) const POLICIES: &[&str] = &["error", "last", "log"];
+/// What `on_conflict` takes.
+pub(super) const POLICIES: OptionKind =
+    OptionKind::ChoiceOrColumn { words: OnConflict::WORDS, keys: OnConflict::WITH_COLUMN };
+
+/// What a block says of conflicts, if anything.
+pub(super) fn on_conflict(options: &Options, written: Option<&OptionBlock>) -> Option<OnConflict> {
+    const NAME: &str = "on_conflict";
+    if let Some(word) = options.text(NAME) {
+        return OnConflict::from_name(word, None);
+    }
+    let map = options.map(NAME)?;
+    let (word, name) = map.0.keys().find_map(|word| Some((word, map.text(word)?)))?;
+    let entry = written?.entries.iter().find(|e| e.name.text == NAME)?;
+    let span = match &entry.value.kind {
+        OptionValueKind::Map(block) => block.entries.first().map_or(block.span, |e| e.value.span),
+        _ => entry.value.span,
+    };
+    OnConflict::from_name(word, Some(ColumnName { name: name.to_owned(), span: span.range() }))
+}
 
 /// The options of a view.
 pub(crate) fn view_options() -> Vec<OptionDescriptor> {
@@ -55,7 +73,7 @@ pub(crate) fn view_options() -> Vec<OptionDescriptor> {
         },
         option(
             "on_conflict",
-            OptionKind::Choice(POLICIES),
+            POLICIES,
             "what flows of it do about two rows of their key that do not say otherwise",
         ),
     ]
@@ -83,7 +101,7 @@ impl<'f> Context<'f> {
                 from,
                 ops: ops.into_iter().flatten().collect(),
                 ttl_ms: options.duration_ms("ttl"),
-                on_conflict: options.text("on_conflict").and_then(OnConflict::from_name).unwrap_or_default(),
+                on_conflict: on_conflict(&options, view.with.as_ref()).unwrap_or_default(),
                 span: view.name.span.range(),
             }),
             _ => None,

@@ -30,7 +30,8 @@
 //! of the source stays together.
 //!
 //! # What is differential's, and what is not
-//! Joins are differential dataflow's, on arrangements that are shared by all who look up the same rows by the same key. Groups,
+//! Joins are differential dataflow's, on arrangements that are shared by all who look up the same rows by the same key; what they say is added up at each
+//! closed tick before anything is asked of it ([`closed`]). Groups,
 //! `distinct`, `top` and what watches keys keep a state per key of their own ([`keyed`]): since ticks are totally ordered and
 //! each is looked at once, when it is closed, the state *now* is all there is to know. An ordered map answers min, max and the first rows of a group
 //! in the logarithm of its size; differential's `reduce` reads the whole group for each change of it.
@@ -38,6 +39,7 @@
 //! # Memory
 //! A row that is held in several places is one allocation (see [`cdc_core::row`]).
 
+mod closed;
 mod end;
 mod keyed;
 mod table;
@@ -64,6 +66,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use timely::dataflow::Stream;
 
+use closed::closed;
 pub(crate) use end::upserts;
 pub use table::copied_by;
 pub(crate) use table::{Told, told};
@@ -145,8 +148,8 @@ pub(crate) fn views<'scope>(
                 table::table(spread.clone(), told.clone(), &node.name, input.clone(), shared.clone())
             }
             NodeKind::Map { input, map } => renderer.map(*input, &node.name, map.clone()),
-            NodeKind::Join { kind, inputs, keys, widths } => {
-                renderer.join(*kind, *inputs, keys, *widths, &node.name)
+            NodeKind::Join { kind, inputs, keys, widths, pairs } => {
+                renderer.join(*kind, *inputs, keys, (*widths, pairs.clone()), &node.name)
             }
             NodeKind::Group { input, group } => {
                 keyed::group(renderer.nodes[*input].clone(), &node.name, group.clone(), shared.clone())
@@ -221,6 +224,13 @@ impl<'scope> Renderer<'scope> {
         })
     }
 
+    /// The rows that are left out there.
+    fn unkeyed(&self, input: usize, name: &str, key: Arc<KeyProgram>) -> Rows<'scope> {
+        let view = TableId::new("", name);
+        // what it fails at fails there
+        self.nodes[input].clone().filter(move |row| matches!(key_of(&key, &view, row), Ok(None)))
+    }
+
     fn arranged(&mut self, input: usize, name: &str, key: &Arc<KeyProgram>) -> ByKey<'scope> {
         let by = key.name().unwrap_or_else(|| format!("{name} {:p}", Arc::as_ptr(key)));
         if let Some(arranged) = self.arranged.get(&(input, by.clone())) {
@@ -248,39 +258,66 @@ impl<'scope> Renderer<'scope> {
         kind: JoinKind,
         inputs: [usize; 2],
         keys: &[Arc<KeyProgram>; 2],
-        widths: [usize; 2],
+        (widths, pairs): ([usize; 2], Option<Arc<RowMap>>),
         name: &str,
     ) -> Rows<'scope> {
         let [left, right] = [0, 1].map(|side| self.arranged(inputs[side], name, &keys[side]));
-        let both = |_: &Key, left: &Row, right: &Row| Some(concatenated(left, right));
-        let matching = match kind {
-            JoinKind::Semi | JoinKind::Anti => None,
-            _ => Some(left.clone().join_core(right.clone(), both)),
+        // where more than equality is asked of pairs, each side's rows are wanted as they are
+        let asked = pairs.map(|pairs| {
+            let failure = self.shared.failure.clone();
+            let operator = name.to_owned();
+            let both = |_: &Key, left: &Row, right: &Row| Some((left.clone(), right.clone()));
+            let all = closed(left.clone().join_core(right.clone(), both), name);
+            all.filter(move |(left, right)| match pairs.apply(&concatenated(left, right)) {
+                Ok(row) => row.is_some(),
+                Err(error) => {
+                    failed(&failure, error, &operator);
+                    false
+                }
+            })
+        });
+        let matching = || match &asked {
+            Some(asked) => asked.clone().map(|(left, right)| concatenated(&left, &right)),
+            None => {
+                let both = |_: &Key, left: &Row, right: &Row| Some(concatenated(left, right));
+                closed(left.clone().join_core(right.clone(), both), name)
+            }
         };
-        // rows of a side that have a match
-        let with_match = |this: &Self, side: usize| {
+        // a side's rows by what tells which of them have a match; and those that have one
+        let sides = |this: &Self, side: usize| {
+            if let Some(asked) = &asked {
+                // of equal rows, which only a table without key has, all or none have a match
+                let found = asked.clone().map(move |(left, right)| if side == 0 { left } else { right });
+                let all = this.nodes[inputs[side]].clone().map(|row| (row, ())).arrange_by_key();
+                let found = found.distinct().map(|row| (row, ())).arrange_by_key();
+                let with_match = all.clone().join_core(found, |row, (), ()| Some(row.clone()));
+                return (all.as_collection(|row, ()| row.clone()), with_match);
+            }
             let (here, there) = if side == 0 { (&left, 1) } else { (&right, 0) };
             let keys = this.keyed(inputs[there], name, keys[there].clone()).map(|(key, _)| key).distinct();
-            here.clone().join_core(keys.map(|key| (key, ())).arrange_by_key(), |_, row, ()| Some(row.clone()))
+            let keys = keys.map(|key| (key, ())).arrange_by_key();
+            let with_match = here.clone().join_core(keys, |_, row, ()| Some(row.clone()));
+            (here.clone().as_collection(|_, row| row.clone()), with_match)
         };
-        // and those that have none, among them those that nothing is equal to
+        let with_match = |this: &Self, side: usize| closed(sides(this, side).1, name);
+        // those that have none, among them those that nothing is equal to
         let without = |this: &Self, side: usize| {
-            this.nodes[inputs[side]].clone().concat(with_match(this, side).negate())
+            let (all, with_match) = sides(this, side);
+            let rest = closed(all.concat(with_match.negate()), name);
+            match asked {
+                Some(_) => rest,
+                None => rest.concat(this.unkeyed(inputs[side], name, keys[side].clone())),
+            }
         };
-        let joined = match (kind, matching) {
-            (JoinKind::Semi, _) => with_match(self, 0),
-            (JoinKind::Anti, _) => without(self, 0),
-            (JoinKind::Left, Some(matching)) => {
-                matching.concat(without(self, 0).map(move |row| padded(&row, 0, widths[1])))
-            }
-            (JoinKind::Right, Some(matching)) => {
-                matching.concat(without(self, 1).map(move |row| padded(&row, widths[0], 0)))
-            }
-            (JoinKind::Full, Some(matching)) => matching
+        let joined = match kind {
+            JoinKind::Inner => matching(),
+            JoinKind::Semi => with_match(self, 0),
+            JoinKind::Anti => without(self, 0),
+            JoinKind::Left => matching().concat(without(self, 0).map(move |row| padded(&row, 0, widths[1]))),
+            JoinKind::Right => matching().concat(without(self, 1).map(move |row| padded(&row, widths[0], 0))),
+            JoinKind::Full => matching()
                 .concat(without(self, 0).map(move |row| padded(&row, 0, widths[1])))
                 .concat(without(self, 1).map(move |row| padded(&row, widths[0], 0))),
-            (_, Some(matching)) => matching,
-            (_, None) => with_match(self, 0),
         };
         let counter = self.shared.counters.operators.of(name);
         joined.inspect_core(move |event| {

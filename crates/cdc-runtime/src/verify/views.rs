@@ -7,11 +7,12 @@
 use super::{Difference, Kind, Options, PAGE, TableReport, extra_keys, hash, kind_of, show_key, show_row};
 use crate::state::StateDir;
 use cdc_core::connector::{TargetReader, TargetTable};
+use cdc_core::diagnostic::Diagnostic;
 use cdc_core::event::{Op, Origin};
 use cdc_core::plan::program::{BoundFlow, RowMeta};
 use cdc_core::plan::view::OnConflict;
-use cdc_core::plan::view::bind::{Graph, bind_again, bind_or_first};
-use cdc_core::plan::view::key::order_of;
+use cdc_core::plan::view::bind::{Graph, TableInput, bind_again, bind_or_first};
+use cdc_core::plan::view::rank::Ranking;
 use cdc_core::plan::{FlowPlan, Plan};
 use cdc_core::schema::{TableId, TableSchema, same_name};
 use cdc_core::zero_dates::{DateView, TableView};
@@ -28,11 +29,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Of rows that agree in the target's key the one that stands for them: as `on_conflict = last` and `log` choose it, the greatest by its columns.
-fn chosen(table: &TargetTable, rows: Vec<Row>) -> Result<Vec<Row>> {
+/// Of rows that agree in the target's key the one that stands for them, as `on_conflict = last` and `log` choose it.
+fn chosen(table: &TargetTable, flow: &FlowPlan, rows: Vec<Row>) -> Result<Vec<Row>> {
+    let ranking =
+        Ranking::bind(&flow.on_conflict, &table.schema, &format!("flow \"{}\"", flow.name)).map_err(first)?;
     let mut chosen: BTreeMap<Row, (Vec<u8>, Row)> = BTreeMap::new();
     for row in rows {
-        let ranked = (order_of(&row)?, row);
+        let ranked = (ranking.order_of(&row)?, row);
         let key = table.key_of(&ranked.1);
         match chosen.entry(key) {
             Entry::Vacant(entry) => drop(entry.insert(ranked)),
@@ -41,6 +44,13 @@ fn chosen(table: &TargetTable, rows: Vec<Row>) -> Result<Vec<Row>> {
         }
     }
     Ok(chosen.into_values().map(|(_, row)| row).collect())
+}
+
+fn first(diagnostics: Vec<Diagnostic>) -> Error {
+    match diagnostics.into_iter().next() {
+        Some(first) => Error::from(first),
+        None => Error::definite(codes::INTERNAL, "a flow was refused without a reason"),
+    }
 }
 
 /// What views are made of, at the source.
@@ -116,10 +126,7 @@ async fn look(
     })?;
     let tables = read(conn, graph, source, each).await?;
     let rows = evaluate(graph, &tables)?.remove(&view.name).unwrap_or_default();
-    let bound = BoundFlow::bind(flow, &view.schema).map_err(|mut d| match d.is_empty() {
-        true => Error::definite(codes::INTERNAL, "a flow was refused without a reason"),
-        false => Error::from(d.remove(0)),
-    })?;
+    let bound = BoundFlow::bind(flow, &view.schema).map_err(first)?;
     let origin = Origin { snapshot: true, ..Origin::default() };
     let meta = RowMeta { op: Op::Read, table: &view.schema.id, origin: &origin };
     let mut outputs = Vec::with_capacity(rows.len());
@@ -127,8 +134,8 @@ async fn look(
         outputs.extend(bound.apply(row, &meta)?);
     }
     let table = bound.target();
-    if flow.on_conflict != OnConflict::Error && !table.is_multiset() {
-        outputs = chosen(table, outputs)?;
+    if flow.may_be_watched() && flow.on_conflict != OnConflict::Error && !table.is_multiset() {
+        outputs = chosen(table, flow, outputs)?;
     }
     let mut report = TableReport {
         sink: flow.sink.clone(),
@@ -189,6 +196,19 @@ async fn look(
     Ok(report)
 }
 
+/// The error of a column that the source's table does not have any more.
+fn gone(input: &TableInput, column: &str) -> Error {
+    let (table, (readers, read)) = (&input.table, input.read_by(Some(column)));
+    Error::definite(
+        codes::VIEW_COLUMN_CHANGED,
+        format!("column \"{column}\" of table \"{table}\" is gone, and {readers} {read} it"),
+    )
+    .note("what the target holds cannot be worked out from the source any more; a run stops at the statement that changed the column")
+    .help(format!(
+        "change {readers} to what the table is now, and begin anew: remove the state folder and the targets' tables and progress"
+    ))
+}
+
 /// What the views' tables hold, all at one moment: the columns that travel.
 async fn read(
     conn: &mut Conn,
@@ -212,17 +232,12 @@ async fn read(
             continue;
         };
         let view = source.shown(schema);
-        let places: Option<Vec<usize>> = input
-            .columns
-            .iter()
-            .map(|column| view.schema().columns.iter().position(|c| same_name(&c.name, &column.name)))
-            .collect();
-        let Some(places) = places else {
-            return Err(Error::definite(
-                codes::VIEW_COLUMN_CHANGED,
-                format!("a column of table \"{id}\" that views read is gone"),
-            ));
-        };
+        let place = |name: &str| view.schema().columns.iter().position(|c| same_name(&c.name, name));
+        let mut places = Vec::with_capacity(input.columns.len());
+        for column in &input.columns {
+            let Some(place) = place(&column.name) else { return Err(gone(input, &column.name)) };
+            places.push(place);
+        }
         let decoder = ResultDecoder::new(schema)?;
         let list = decoder.select_list();
         let sql = format!("SELECT {list} FROM {}.{}", quote_name(&id.database), quote_name(&id.table));

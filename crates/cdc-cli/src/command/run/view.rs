@@ -8,7 +8,7 @@ use crate::output::count;
 use crate::surroundings::PipelineFile;
 use cdc_core::plan::Plan;
 use cdc_core::{Error, Result};
-use cdc_runtime::{Ended, Message, Phase, Report, RunOptions, Seen, Status, StatusHandle};
+use cdc_runtime::{Ended, Info, Message, Phase, Report, RunOptions, Seen, Status, StatusHandle};
 use indicatif::BinaryBytes;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -97,7 +97,7 @@ impl View {
     /// Something to be told.
     pub fn message(&self, message: &Message) {
         match message {
-            Message::Info(text) => self.log.event("info", text, json!({})),
+            Message::Info(info) => self.log.event(info.name(), &info.to_string(), fields_of(info)),
             Message::Notice(diagnostic) => {
                 let file = Some(&self.file).filter(|_| !diagnostic.labels.is_empty());
                 self.log.diagnostics(std::slice::from_ref(diagnostic), file);
@@ -240,6 +240,36 @@ fn line(progress: &Progress) -> String {
     format!("{}: {}", status.phase.name(), parts.join(", "))
 }
 
+/// What happened, for programs.
+fn fields_of(info: &Info) -> Value {
+    match info {
+        Info::GoingOn { tick, position } => json!({ "tick": tick, "position": position }),
+        Info::ViewsLoaded { rows, seconds } => {
+            json!({ "rows": rows, "elapsed_ms": (seconds * 1000.0).round() as u64 })
+        }
+        Info::TableWhole { table } => json!({ "table": table.to_string() }),
+        Info::SnapshotComplete | Info::ViewsComputing => json!({}),
+        Info::ViewsSpeak { tick } | Info::ViewsSpeakAgain { tick } => json!({ "tick": tick }),
+        Info::ViewsSilent { table, tick } => json!({ "table": table.to_string(), "tick": tick }),
+        Info::TableMade { sink, table, left } => {
+            json!({ "sink": sink, "table": table, "left_out": left })
+        }
+        Info::SchemaChange { tick, sink, table, changes, statement, made, left, held_ms, target_ms } => {
+            json!({
+                "tick": tick,
+                "sink": sink,
+                "table": table,
+                "changes": changes,
+                "statement": statement,
+                "made": made,
+                "left_out": left,
+                "held_ms": held_ms,
+                "target_ms": target_ms,
+            })
+        }
+    }
+}
+
 fn workers(rows: &[u64]) -> String {
     format!("rows per worker {}", rows.iter().map(u64::to_string).collect::<Vec<_>>().join(" "))
 }
@@ -248,7 +278,7 @@ fn fields(progress: &Progress) -> Value {
     let status = &progress.status;
     let (rows, estimate) = progress.copying();
     json!({
-        "phase": status.phase.name(),
+        "phase": status.phase.name().replace(' ', "_"),
         "tables": progress.tables.len(),
         "tables_whole": progress.whole(),
         "copying_rows": rows,
@@ -326,6 +356,9 @@ mod tests {
         assert_eq!(views(&twice).as_deref(), Some("views hold 2 rows, 4.00 KiB"));
         assert_eq!(views(&BTreeMap::new()), None);
         assert_eq!(operators(&twice)["view[v]"]["records_in"], 9);
+        let computing = progress(Status { phase: Phase::Views, operators: twice, ..Status::default() });
+        assert_eq!(line(&computing), "computing views: 0 changes, 0 events/s, views hold 2 rows, 4.00 KiB");
+        assert_eq!(fields(&computing)["phase"], "computing_views");
         let mut status = snapshot();
         status.phase = Phase::Streaming;
         status.tables.clear();

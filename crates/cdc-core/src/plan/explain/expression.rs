@@ -33,7 +33,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// A name as it is written: bare where it can be, else in backticks.
-pub(super) fn name(text: &str) -> String {
+pub fn name(text: &str) -> String {
     let first = text.chars().next();
     let bare = first.is_some_and(|c| c.is_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_alphanumeric() || c == '_')

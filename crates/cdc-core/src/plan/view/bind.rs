@@ -26,7 +26,8 @@
 
 use super::group::{GroupProgram, ItemProgram};
 use super::key::{KeyPart, KeyProgram, KeyType};
-use super::{Aggregate, AggregateItem, InputOf, JoinKind, OnConflict, OrderKey, ViewInput, ViewOp, ViewPlan};
+use super::rank::Ranking;
+use super::{Aggregate, AggregateItem, InputOf, JoinKind, OrderKey, ViewInput, ViewOp, ViewPlan};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::error::{Error, Result};
@@ -95,8 +96,6 @@ pub struct BoundView {
     pub node: usize,
     /// The shape of its rows, under [`ViewPlan::table`]'s name; its primary key is the view's, where that is known.
     pub schema: Arc<TableSchema>,
-    /// What to do about rows that agree in its key.
-    pub on_conflict: OnConflict,
 }
 
 /// An operator.
@@ -130,6 +129,8 @@ pub enum NodeKind {
         keys: [Arc<KeyProgram>; 2],
         /// How many columns each side has.
         widths: [usize; 2],
+        /// What else must be true of a pair for its rows to match, asked of the two rows one behind the other.
+        pairs: Option<Arc<RowMap>>,
     },
     /// A row a group.
     Group {
@@ -167,6 +168,20 @@ pub struct TableInput {
     pub columns: Vec<Column>,
     /// Its key, by name; none: its rows are a multiset.
     pub key: Option<Vec<Arc<str>>>,
+    /// The views that read each column, or need it to know a row by its key.
+    pub readers: BTreeMap<Arc<str>, BTreeSet<String>>,
+}
+
+impl TableInput {
+    /// The views that read a column, or any where none is given: `view "a"` and `reads`, or `views "a", "b"` and `read`.
+    pub fn read_by(&self, column: Option<&str>) -> (String, &'static str) {
+        let of_column = |name: &str| column.is_none_or(|column| same_name(column, name));
+        let readers = self.readers.iter().filter(|(name, _)| of_column(name));
+        let names: BTreeSet<String> =
+            readers.flat_map(|(_, names)| names).map(|n| format!("\"{n}\"")).collect();
+        let (word, verb) = if names.len() == 1 { ("view", "reads") } else { ("views", "read") };
+        (format!("{word} {}", Vec::from_iter(names).join(", ")), verb)
+    }
 }
 
 /// What is made of each row by itself.
@@ -413,6 +428,10 @@ impl<'p> GraphBinder<'p> {
             charset: Charset::utf8mb4(),
             comment: String::new(),
         };
+        if let Err(found) = Ranking::bind(&plan.on_conflict, &schema, &format!("view \"{}\"", plan.name)) {
+            self.errors.extend(found);
+            return None;
+        }
         let output = Output {
             columns: output.columns.into_iter().map(|c| ShapeColumn { of: None, ..c }).collect(),
             ..output
@@ -421,7 +440,6 @@ impl<'p> GraphBinder<'p> {
             name: plan.name.clone(),
             node: output.node,
             schema: Arc::new(schema),
-            on_conflict: plan.on_conflict,
         });
         self.done.insert(plan.name.clone(), Some(output.clone()));
         Some(output)
@@ -580,12 +598,19 @@ impl<'p> GraphBinder<'p> {
                     table: schema.id.clone(),
                     columns: travels.iter().map(|i| schema.columns[*i].clone()).collect(),
                     key: schema.key().map(|k| k.iter().map(|i| schema.columns[*i].name.clone()).collect()),
+                    readers: BTreeMap::new(),
                 };
                 let node = self.node(format!("upsert[{source}.{}]", schema.id), NodeKind::Table(input));
                 self.tables.insert(schema.id.clone(), node);
                 node
             }
         };
+        if let NodeKind::Table(input) = &mut self.graph.nodes[node].kind {
+            for place in &kept {
+                let readers = input.readers.entry(schema.columns[*place].name.clone()).or_default();
+                readers.insert(plan.name.clone());
+            }
+        }
         if kept != travels {
             // what other views use of it stays behind
             let map = RowMap {
@@ -759,9 +784,10 @@ impl<'p> GraphBinder<'p> {
                 continue;
             }
             match sides {
-                [true, false] => of_side[0].push(part),
                 [false, true] => of_side[1].push(part),
-                _ => rest.push(part),
+                [true, true] => rest.push(part),
+                // what is of no side may be asked of either
+                _ => of_side[0].push(part),
             }
         }
         if self.errors.len() > errors {
@@ -776,31 +802,35 @@ impl<'p> GraphBinder<'p> {
             );
             return None;
         }
-        // which rows are without a match is asked of all conditions: those of one side may only thin out the other side's rows
+        // A condition on one side alone thins that side out where its rows without a match do not count. Where they do, a row for which it is
+        // not true meets nothing. One on both sides is asked of each pair.
         let thins = |side: usize| match kind {
             JoinKind::Inner | JoinKind::Semi => true,
             JoinKind::Left | JoinKind::Anti => side == 1,
             JoinKind::Right => side == 0,
             JoinKind::Full => false,
         };
-        let misplaced = (0..2)
-            .filter(|side| !thins(*side))
-            .flat_map(|side| of_side[side].iter())
-            .chain(rest.iter().filter(|_| kind != JoinKind::Inner))
-            .next();
-        if let Some(part) = misplaced {
-            let headline = format!("a {} has this condition beside its equalities", kind.word());
-            self.errors.push(
-                Diagnostic::error(codes::JOIN_CONDITION, headline)
-                    .at(part.span.clone(), "")
-                    .note("equalities between the sides are built, and conditions on the side whose rows are looked up")
-                    .help("filter with `where` in front of the join, or behind it, as you mean it"),
-            );
+        let mut meets: [Vec<BoundExpr>; 2] = [Vec::new(), Vec::new()];
+        for side in (0..2).filter(|side| !thins(*side)) {
+            for part in std::mem::take(&mut of_side[side]) {
+                let mut binder = Binder::new(&scope);
+                let bound = binder.condition(part);
+                match binder.finish(bound) {
+                    Ok(condition) => meets[side].push(condition),
+                    Err(found) => self.errors.extend(found),
+                }
+            }
+        }
+        if self.errors.len() > errors {
             return None;
         }
         let [left_only, right_only] = of_side;
         let left = self.thinned(left, &left_only, plan, table)?;
         let right = self.thinned(right, &right_only, plan, table)?;
+        let (pairs, behind) = match kind {
+            JoinKind::Inner => (None, rest),
+            _ => (self.asked_of_pairs(&left, &right, &rest, table)?, Vec::new()),
+        };
         // A column that is equal in the join only if it is equal in its table: compared as the table does, not by another collation
         // (`collate` says one for the comparison, and leaves the column what it is).
         let own = |side: &Output, part: &KeyPart| {
@@ -864,12 +894,47 @@ impl<'p> GraphBinder<'p> {
         let kind_node = NodeKind::Join {
             kind,
             inputs: [left.node, right.node],
-            keys: keys.map(|parts| Arc::new(KeyProgram { parts })),
+            keys: {
+                let [left_meets, right_meets] = meets;
+                let [left, right] = keys;
+                let key = |parts, conditions| Arc::new(KeyProgram { parts, conditions });
+                [key(left, left_meets), key(right, right_meets)]
+            },
             widths,
+            pairs,
         };
         let node = self.node(format!("{}[{}: {alias}]", kind.word().replace(' ', "_"), plan.name), kind_node);
         let output = Output { node, columns, key, same };
-        self.thinned(output, &rest, plan, table)
+        self.thinned(output, &behind, plan, table)
+    }
+
+    /// Conditions on both sides of a join, over the rows of a pair one behind the other.
+    fn asked_of_pairs(
+        &mut self,
+        left: &Output,
+        right: &Output,
+        conditions: &[&Expr],
+        table: &TableId,
+    ) -> Option<Option<Arc<RowMap>>> {
+        if conditions.is_empty() {
+            return Some(None);
+        }
+        let first = left.columns.len();
+        let of_right =
+            right.columns.iter().map(|c| ShapeColumn { register: c.register + first, ..c.clone() });
+        let columns: Vec<ShapeColumn> = left.columns.iter().cloned().chain(of_right).collect();
+        let width = columns.len();
+        let mut shape = Shape::new(table, columns);
+        for condition in conditions {
+            shape.apply(&FlowOp::Where((*condition).clone()));
+        }
+        if !shape.errors.is_empty() {
+            self.errors.append(&mut shape.errors);
+            return None;
+        }
+        let map =
+            RowMap { table: table.clone(), width, steps: shape.steps, registers: Vec::new(), same_row: true };
+        Some(Some(Arc::new(map)))
     }
 
     /// Rows for which all of these are true.
@@ -948,7 +1013,7 @@ impl<'p> GraphBinder<'p> {
         let key_tells_all =
             parts.iter().zip(&shown).all(|(p, e): (&KeyPart, &BoundExpr)| p.ty.tells_all(e.ty().class()));
         let group =
-            GroupProgram { key: KeyProgram { parts }, columns: shown, key_tells_all, items: programs };
+            GroupProgram { key: KeyProgram::of(parts), columns: shown, key_tells_all, items: programs };
         let node = self.node(
             format!("aggregate[{}]", plan.name),
             NodeKind::Group { input: input.node, group: Arc::new(group) },
@@ -968,30 +1033,8 @@ impl<'p> GraphBinder<'p> {
         bound: BoundExpr,
         only_equality: bool,
     ) -> Option<(KeyPart, BoundExpr)> {
-        let scope = shape.scope();
-        let mut binder = Binder::new(&scope);
-        let class = bound.ty().class();
-        let span = bound.span().clone();
-        let compared = if class == Class::Null {
-            // all rows have it
-            Some((KeyType::Bytes, bound.clone()))
-        } else if class.is_address() && !only_equality {
-            let headline = format!("{} has no order that is built", describe(&bound));
-            binder.refuse(
-                Diagnostic::error(codes::TYPE_MISMATCH, headline)
-                    .at(span.clone(), "")
-                    .help("write `cast(.. as char)` to order by its text, which the server does not"),
-            )
-        } else if matches!(class, Class::Enum | Class::Set) {
-            // by their numbers, as the server groups and orders them
-            Some((KeyType::Whole, bound.clone()))
-        } else {
-            binder
-                .comparison(bound.clone(), bound.clone(), &span)
-                .map(|(how, a, _)| (KeyType::of(how, class, class), a))
-        };
-        match binder.finish(compared) {
-            Ok((ty, expr)) => Some((KeyPart { expr, ty, descending: false, nulls_meet: true }, bound)),
+        match part_of(&shape.scope(), bound, only_equality) {
+            Ok(part) => Some(part),
             Err(errors) => {
                 self.errors.extend(errors);
                 None
@@ -1084,7 +1127,7 @@ impl<'p> GraphBinder<'p> {
         let key_tells_all =
             parts.iter().zip(&shown).all(|(p, e): (&KeyPart, &BoundExpr)| p.ty.tells_all(e.ty().class()));
         let group =
-            GroupProgram { key: KeyProgram { parts }, columns: shown, key_tells_all, items: Vec::new() };
+            GroupProgram { key: KeyProgram::of(parts), columns: shown, key_tells_all, items: Vec::new() };
         let node = self.node(
             format!("distinct[{}]", plan.name),
             NodeKind::Group { input: input.node, group: Arc::new(group) },
@@ -1178,12 +1221,43 @@ impl<'p> GraphBinder<'p> {
         let kind = NodeKind::Top {
             input: input.node,
             count,
-            per: Arc::new(KeyProgram { parts: groups }),
-            by: Arc::new(KeyProgram { parts: order }),
+            per: Arc::new(KeyProgram::of(groups)),
+            by: Arc::new(KeyProgram::of(order)),
         };
         let node = self.node(format!("top[{}]", plan.name), kind);
         Some(Output { node, ..input })
     }
+}
+
+/// How values of an expression are told apart and, unless only equality is asked, ordered.
+pub(super) fn part_of(
+    scope: &Scope<'_>,
+    bound: BoundExpr,
+    only_equality: bool,
+) -> Result<(KeyPart, BoundExpr), Vec<Diagnostic>> {
+    let mut binder = Binder::new(scope);
+    let class = bound.ty().class();
+    let span = bound.span().clone();
+    let compared = if class == Class::Null {
+        // all rows have it
+        Some((KeyType::Bytes, bound.clone()))
+    } else if class.is_address() && !only_equality {
+        let headline = format!("{} has no order that is built", describe(&bound));
+        binder.refuse(
+            Diagnostic::error(codes::TYPE_MISMATCH, headline)
+                .at(span.clone(), "")
+                .help("write `cast(.. as char)` to order by its text, which the server does not"),
+        )
+    } else if matches!(class, Class::Enum | Class::Set) {
+        // by their numbers, as the server groups and orders them
+        Some((KeyType::Whole, bound.clone()))
+    } else {
+        binder
+            .comparison(bound.clone(), bound.clone(), &span)
+            .map(|(how, a, _)| (KeyType::of(how, class, class), a))
+    };
+    let (ty, expr) = binder.finish(compared)?;
+    Ok((KeyPart { expr, ty, descending: false, nulls_meet: true }, bound))
 }
 
 /// A column of a view: without what a table's column has beside its type.

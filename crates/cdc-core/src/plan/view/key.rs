@@ -218,10 +218,17 @@ impl KeyPart {
 #[derive(Debug, Clone, Default)]
 pub struct KeyProgram {
     pub(crate) parts: Vec<KeyPart>,
+    /// Of a side of an outer join: a row for which one of these is not true meets nothing, and stays without a match.
+    pub(crate) conditions: Vec<BoundExpr>,
 }
 
 impl KeyProgram {
-    /// Appends a row's key; false if nothing is equal to it (a NULL in a join).
+    /// Of these values.
+    pub(crate) fn of(parts: Vec<KeyPart>) -> KeyProgram {
+        KeyProgram { parts, conditions: Vec::new() }
+    }
+
+    /// Appends a row's key; false if nothing is equal to it (a NULL in a join, a condition that is not true).
     ///
     /// # Errors
     /// What its expressions meet.
@@ -235,11 +242,18 @@ impl KeyProgram {
         for part in &self.parts {
             meets &= part.encode(columns, meta, out)?;
         }
+        for condition in &self.conditions {
+            // of a row that meets nothing anyway nothing else is asked
+            meets = meets && condition.eval_truth(columns, meta)? == Some(true);
+        }
         Ok(meets)
     }
 
     /// What it is made of, where that is columns alone: two keys of one name are the same.
     pub fn name(&self) -> Option<String> {
+        if !self.conditions.is_empty() {
+            return None;
+        }
         let part = |p: &KeyPart| {
             Some(format!("{} {:?} {} {};", p.expr.as_column()?, p.ty, p.descending, p.nulls_meet))
         };

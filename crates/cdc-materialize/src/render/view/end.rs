@@ -9,13 +9,13 @@ use super::{Rows, Shared, Told, failed};
 use crate::metrics::Seen;
 use crate::record::{Guard, Record};
 use crate::render::{Records, first};
-use crate::upsert::{Policy, Upserts};
+use crate::upsert::{self, Policy, Upserts};
 use cdc_core::diagnostic::Diagnostic;
 use cdc_core::event::{Batch, Change, Op, Origin};
 use cdc_core::plan::FlowPlan;
 use cdc_core::plan::program::Stage;
 use cdc_core::plan::view::bind::BoundView;
-use cdc_core::plan::view::key::order_of;
+use cdc_core::plan::view::rank::Ranking;
 use cdc_core::plan::view::{OnConflict, Upsert};
 use cdc_core::schema::{TableSchema, same_name};
 use cdc_core::tick::Tick;
@@ -89,6 +89,18 @@ pub(crate) fn upserts<'scope>(
     };
     let Some(key) = stated.filter(|key| flow.is_watched(&schema, key)) else { return records };
     let name = format!("upsert[{}]", flow.name);
+    let policy = match &flow.on_conflict {
+        OnConflict::Error => Policy::Error,
+        OnConflict::Last(_) => Policy::Last,
+        OnConflict::Log(_) => Policy::Log,
+    };
+    let ranking = match Ranking::bind(&flow.on_conflict, &schema, &format!("flow \"{}\"", flow.name)) {
+        Ok(ranking) => (policy != Policy::Error).then_some(ranking),
+        Err(diagnostics) => {
+            shared.failure.set(first(diagnostics));
+            return records;
+        }
+    };
     let rows = {
         let stream = records.unary::<CapacityContainerBuilder<Vec<(Row, Tick, isize)>>, _, _, _>(
             Pipeline,
@@ -113,14 +125,9 @@ pub(crate) fn upserts<'scope>(
         );
         Rows::new(stream)
     };
-    let policy = match flow.on_conflict {
-        OnConflict::Error => Policy::Error,
-        OnConflict::Last => Policy::Last,
-        OnConflict::Log => Policy::Log,
-    };
     let watched = Watched {
         upserts: Upserts::new(policy),
-        chooses: policy != Policy::Error,
+        ranking,
         schema: schema.clone(),
         key: key.clone(),
         flow: flow.name.clone(),
@@ -220,17 +227,13 @@ fn hash_of(key: &[usize], row: &Row) -> u64 {
     hasher.finish()
 }
 
-/// A row, in the order of its columns: of several rows of a key the greatest stands, where one is to.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Ranked {
-    order: Vec<u8>,
-    row: Row,
-}
+/// Of several rows of a key the greatest stands, where one is to.
+type Ranked = upsert::Ranked<Vec<u8>, Row>;
 
 struct Watched {
     upserts: Upserts<Row, Ranked, Tick>,
-    /// Is there anything to choose?
-    chooses: bool,
+    /// Which is greater; none: there is nothing to choose.
+    ranking: Option<Ranking>,
     schema: Arc<TableSchema>,
     key: Vec<usize>,
     flow: String,
@@ -249,13 +252,16 @@ impl Closing for Watched {
 
     fn close(&mut self, tick: Tick, rows: Vec<(Row, isize)>) -> Result<Vec<Changed>> {
         for (row, times) in rows {
-            let order = if self.chooses { order_of(&row)? } else { Vec::new() };
-            self.upserts.change(key_of(&self.key, &row), Ranked { order, row }, tick, times as i64);
+            let by = match &self.ranking {
+                Some(ranking) => ranking.order_of(&row)?,
+                None => Vec::new(),
+            };
+            self.upserts.change(key_of(&self.key, &row), Ranked { by, row }, tick, times as i64);
         }
         let owner = format!("flow \"{}\"", self.flow);
         let changes = self.upserts.close(tick).map_err(|found| {
             conflict(&owner, &self.schema, &self.key, plain(found.rows))
-                .help("state a key that tells the rows apart: => target key (..), or with { on_conflict = last } or log")
+                .help("state a key that tells the rows apart: => target key (..), or with { on_conflict = last } or log, or { last = column }")
         })?;
         for found in self.upserts.told() {
             let error = conflict(&owner, &self.schema, &self.key, plain(found.rows));

@@ -24,6 +24,7 @@ use crate::metrics::{self, Seen};
 use crate::record::{Record, worker_of};
 use crate::render::Records;
 use cdc_core::event::{Batch, Op, Origin, SchemaEvent};
+use cdc_core::plan::explain::as_written;
 use cdc_core::plan::view::bind::TableInput;
 use cdc_core::schema::{Column, ColumnType, TableId, TableSchema, same_name};
 use cdc_core::schema_change::SchemaChange;
@@ -527,10 +528,21 @@ impl Places {
     }
 }
 
-fn changed(what: String) -> Error {
+/// `mend` is what to do about it in the file.
+fn changed(what: String, mend: String) -> Error {
     Error::definite(codes::VIEW_COLUMN_CHANGED, what)
         .note("a view's columns are those that its tables had when the pipeline started first")
-        .help("change the view to what the table is now, and begin anew: remove the state folder and the targets' tables and progress")
+        .help(format!("{mend}, and begin anew: remove the state folder and the targets' tables and progress"))
+}
+
+/// A column is not there any more.
+fn gone(input: &TableInput, column: &str, how: &str, mend: impl Fn(&str) -> String) -> Error {
+    let (readers, verb) = input.read_by(Some(column));
+    let table = &input.table;
+    changed(
+        format!("column \"{column}\" of table \"{table}\" is {how}, and {readers} {verb} it"),
+        mend(&readers),
+    )
 }
 
 /// Is the table behind a statement one that the view still reads? Columns are found by their names, so one that goes must be noticed when it does:
@@ -542,16 +554,22 @@ fn still_reads(input: &TableInput, event: &SchemaEvent) -> Result<()> {
         None => error,
     };
     for change in event.changes.iter().filter(|change| *change.table() == input.table) {
-        let gone = match change {
-            SchemaChange::DropColumn { column, .. } => Some((column, "dropped".to_owned())),
-            SchemaChange::RenameColumn { column, to, .. } => Some((column, format!("renamed to \"{to}\""))),
-            _ => None,
-        };
-        if let Some((column, how)) = gone.filter(|(column, _)| reads(column)) {
-            let table = &input.table;
-            return Err(at(changed(format!(
-                "column \"{column}\" of table \"{table}\" is {how}, and views read it"
-            ))));
+        match change {
+            SchemaChange::DropColumn { column, .. } if reads(column) => {
+                let name = as_written(column);
+                return Err(at(gone(input, column, "dropped", |views| {
+                    format!("take {name} out of {views}")
+                })));
+            }
+            SchemaChange::RenameColumn { column, to, .. } if reads(column) => {
+                let (from, name) = (as_written(column), as_written(to));
+                return Err(at(gone(input, column, &format!("renamed to \"{to}\""), |views| {
+                    format!(
+                        "in {views} write {name} for {from} (or {name} as {from}, where targets are to keep the name)"
+                    )
+                })));
+            }
+            _ => {}
         }
     }
     match &event.after {
@@ -566,10 +584,8 @@ fn places(input: &TableInput, schema: &TableSchema) -> Result<Places> {
     let mut columns = Vec::new();
     for column in &input.columns {
         let Some(index) = place(&column.name) else {
-            return Err(changed(format!(
-                "column \"{}\" of table \"{}\" is gone, and views read it",
-                column.name, input.table
-            )));
+            let name = as_written(&column.name);
+            return Err(gone(input, &column.name, "gone", |views| format!("take {name} out of {views}")));
         };
         let now = &schema.columns[index];
         if !is_alike(column, now) {
@@ -579,13 +595,17 @@ fn places(input: &TableInput, schema: &TableSchema) -> Result<Places> {
                 Some(charset) => format!(" collate {}", charset.collation),
                 None => String::new(),
             };
-            return Err(changed(format!(
-                "column \"{}\" of table \"{}\" was {was}{} and is {is}{}, and views read it",
-                column.name,
-                input.table,
-                collation(&column.ty),
-                collation(&now.ty)
-            )));
+            let (readers, verb) = input.read_by(Some(&column.name));
+            return Err(changed(
+                format!(
+                    "column \"{}\" of table \"{}\" was {was}{} and is {is}{}, and {readers} {verb} it",
+                    column.name,
+                    input.table,
+                    collation(&column.ty),
+                    collation(&now.ty)
+                ),
+                format!("see whether the new type is what {readers} should compute with"),
+            ));
         }
         columns.push(index);
     }
@@ -598,10 +618,14 @@ fn places(input: &TableInput, schema: &TableSchema) -> Result<Places> {
             match key.filter(is_key) {
                 Some(key) => Some(key),
                 None => {
-                    return Err(changed(format!(
-                        "the key of table \"{}\" is another one, and views read its rows by it",
-                        input.table
-                    )));
+                    let (readers, verb) = input.read_by(None);
+                    let table = &input.table;
+                    return Err(changed(
+                        format!(
+                            "the key of table \"{table}\" is another one, and {readers} {verb} its rows by it"
+                        ),
+                        format!("see that {readers} and its flows have the key that they should"),
+                    ));
                 }
             }
         }
