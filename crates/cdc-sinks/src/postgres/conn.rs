@@ -342,8 +342,9 @@ impl Opening {
 }
 
 /// What every session begins with, and what it is asked. Statements are planned anew for their values: a plan that was
-/// made when the table was empty would read all of it for each key, for ever. Functions and operators of extensions
-/// (citext) are usually in "public".
+/// made when the table was empty would read all of it for each key, for ever. Rows are found by keys, whose index is at hand: with a
+/// page out of order at the price of four, the default, deleting 2,000 keys reads all of a table of 60 MB (51 ms, where by the
+/// index it takes 5). Functions and operators of extensions (citext) are usually in "public".
 fn session(options: &PostgresOptions) -> String {
     let schema = options.schema.as_str();
     // 0 would be for ever
@@ -352,7 +353,8 @@ fn session(options: &PostgresOptions) -> String {
     format!(
         "SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres'; SET timezone = 'GMT'; SET extra_float_digits = 1;
          SET bytea_output = 'hex'; SET standard_conforming_strings = on; SET client_min_messages = warning;
-         SET quote_all_identifiers = off; SET plan_cache_mode = force_custom_plan; SET jit = off; SET lock_timeout = {lock_timeout};
+         SET quote_all_identifiers = off; SET plan_cache_mode = force_custom_plan; SET random_page_cost = 1; SET jit = off;
+         SET lock_timeout = {lock_timeout};
          SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed';
          SET search_path = {path};
          SELECT has_database_privilege(current_database(), 'TEMP'), current_setting('server_encoding'),
