@@ -103,8 +103,24 @@ fn describe(file: &Path, name: &str) -> String {
         && !stem.contains("mariadb")
         && !stem.starts_with("live_target")
         && !name.contains("mysql_only");
+    let behind = [
+        "attack",
+        "ddl_crash",
+        "ddl_load",
+        "feeds",
+        "large",
+        "modes",
+        "online_ddl",
+        "rehearsal",
+        "steps",
+        "until",
+        "views",
+    ];
+    let newer_only = stem.strip_prefix("live_").is_some_and(|rest| behind.contains(&rest));
     let on = if stem.contains("mariadb") || stem == "live_quirks" {
         "MariaDB 10.11, 11.8"
+    } else if everywhere && newer_only {
+        "MySQL 9.7, MariaDB 11.8"
     } else if everywhere {
         "MySQL 9.7, MariaDB 10.11, 11.8"
     } else if is_test && (stem.starts_with("source_") || stem.starts_with("live_")) {

@@ -319,12 +319,12 @@ fn case_55_each_step_in_each_mode_into_sqlite() -> Result<()> {
 // With a MariaDB as the source into SQLite alone, which takes 20 s: what a target does at a crash hangs on the target, and the other
 // two take half a minute more each. (A MariaDB as the target: `live_mysql_ddl`.)
 #[test]
-fn case_55_each_step_in_each_mode_into_mysql_mysql_only() -> Result<()> {
+fn case_55_each_step_in_each_mode_into_mysql() -> Result<()> {
     MODES.iter().try_for_each(|mode| matrix(Target::mysql(), mode))
 }
 
 #[test]
-fn case_55_each_step_in_each_mode_into_postgres_mysql_only() -> Result<()> {
+fn case_55_each_step_in_each_mode_into_postgres() -> Result<()> {
     MODES.iter().try_for_each(|mode| matrix(Target::postgres(), mode))
 }
 
@@ -614,7 +614,7 @@ fn case_55_somebody_elses_column_in_mysql() -> Result<()> {
 }
 
 #[test]
-fn case_55_somebody_elses_column_in_postgres_mysql_only() -> Result<()> {
+fn case_55_somebody_elses_column_in_postgres() -> Result<()> {
     somebody_elses_column(Target::postgres())
 }
 
@@ -825,7 +825,7 @@ fn case_55_names_change_hands_in_sqlite() -> Result<()> {
 }
 
 #[test]
-fn case_55_names_change_hands_in_mysql_mysql_only() -> Result<()> {
+fn case_55_names_change_hands_in_mysql() -> Result<()> {
     names_change_hands(Target::mysql(), "evolve")
 }
 
@@ -835,7 +835,7 @@ fn case_55_names_change_hands_in_mysql_lenient_mysql_only() -> Result<()> {
 }
 
 #[test]
-fn case_55_names_change_hands_in_postgres_mysql_only() -> Result<()> {
+fn case_55_names_change_hands_in_postgres() -> Result<()> {
     names_change_hands(Target::postgres(), "evolve")
 }
 
@@ -896,7 +896,7 @@ fn case_55_a_missing_right_is_passed_over_by_try_evolve_into_mysql() -> Result<(
 /// A target that refuses to give two columns each other's names: one of the steps is refused, then what takes its place,
 /// and that is all.
 #[test]
-fn case_49_a_swap_of_names_that_a_target_refuses_is_passed_over_mysql_only() -> Result<()> {
+fn case_49_a_swap_of_names_that_a_target_refuses_is_passed_over() -> Result<()> {
     let check = "ALTER TABLE t ADD CONSTRAINT keeps CHECK";
     // whatever the source is: MariaDB gives the column its new name in the constraint, and refuses nothing
     static REFUSES: OnceLock<Server> = OnceLock::new();
