@@ -242,7 +242,8 @@ fn has_no_differences(line: &str) -> bool {
     words.windows(2).any(|pair| pair == ["0", "differences"])
 }
 
-fn counts(server: &Server) -> Result<String> {
+/// How many rows the shop has.
+pub fn counts(server: &Server) -> Result<String> {
     let count = |table: &str| -> Result<String> {
         Ok(format!("{} {table}", server.sql(&format!("SELECT COUNT(*) FROM shop.{table}"))?.trim()))
     };
@@ -253,7 +254,7 @@ fn counts(server: &Server) -> Result<String> {
 const SHOP_TABLES: &str = include_str!("../../examples/shop.sql");
 
 /// The shop and its first rows, drawn from row numbers so that every demo is the same.
-fn shop(kind: ServerKind, rows: u64) -> String {
+pub fn shop(kind: ServerKind, rows: u64) -> String {
     let (customers, products) = (rows / 10, rows / 50 + 1);
     let most_rounds = if kind.is_mariadb() { "max_recursive_iterations" } else { "cte_max_recursion_depth" };
     format!(

@@ -40,7 +40,7 @@ usage: cargo xtask TASK
   servers             fetch MySQL, MariaDB and PostgreSQL servers and Percona Toolkit into target/servers
                       (Debian), or find them: [mysql] [mariadb-10.11] [mariadb-11.8] [postgres]
                       [percona-toolkit]
-  servers up          run one until Ctrl-C: [--kind SERVER] [--port N] [--datadir DIR]
+  servers up          run one until Ctrl-C: [--kind SERVER] [--port N] [--datadir DIR] [--shop]
 ";
 
 /// Prints a line for the person at the terminal.

@@ -35,9 +35,9 @@ use cdc_testkit::servers::{Server, ServerKind, ServerOptions, on_path, servers_d
 
 pub use recipe::Wanted;
 
-use crate::{args::Args, say};
+use crate::{args::Args, demo, say};
 
-/// `cargo xtask servers [SERVER ..]` and `cargo xtask servers up [--kind SERVER] [--port N] [--datadir DIR]`
+/// `cargo xtask servers [SERVER ..]` and `cargo xtask servers up [--kind SERVER] [--port N] [--datadir DIR] [--shop]`
 pub fn main(args: &mut Args) -> Result<()> {
     if args.word("up") {
         return up(args);
@@ -161,10 +161,19 @@ fn up(args: &mut Args) -> Result<()> {
     let kind = args.value("--kind")?.map_or(Ok(ServerKind::default()), |name| name.parse())?;
     let port = args.value("--port")?.map(|port| port.parse::<u16>().context("--port")).transpose()?;
     let datadir = args.value("--datadir")?.map(PathBuf::from);
+    let shop = args.flag("--shop");
     args.finish()?;
     ensure(kind)?;
     let mut server = Server::start(ServerOptions { port, datadir, ..ServerOptions::of(kind) })?;
     say!("{kind}: {}", server.installation().version()?);
+    if shop {
+        // a data folder that was there may have it
+        let is_there = "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = 'shop'";
+        if server.sql(is_there)?.trim() == "0" {
+            server.sql(&demo::shop(kind, 10_000))?;
+        }
+        say!("{} in database shop", demo::counts(&server)?);
+    }
     say_how_to_use(&server);
     say!("socket {}  data {}", server.socket().display(), server.datadir().display());
     say!("running until Ctrl-C");
