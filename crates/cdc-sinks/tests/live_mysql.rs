@@ -224,6 +224,86 @@ fn values_and_rows_that_do_not_fit_are_shown() {
     refused(done(&mut *sink, 3, &[upserts(&blobs, 2, &[blob(4, 1_100_000)])]), codes::TARGET_VALUE, &words);
 }
 
+/// What is behind the rows of a statement counts too.
+#[test]
+fn a_statement_of_rows_that_fit_each_fits() {
+    let server = start();
+    let target = Target::new(&server, "wide");
+    target.run("SET GLOBAL max_allowed_packet = 1048576");
+    let blob = ColumnType::Blob { size: cdc_core::schema::LobSize::Long };
+    let mut columns = vec![Column::new("id", int()).not_null(), Column::new("b", blob)];
+    columns.extend((0..200).map(|i| Column::new(format!("c{i:03}_a_name_that_is_long"), int())));
+    let table = table("w", columns, &[0]);
+    let row = |id, bytes: usize| {
+        let mut values = vec![Value::Int(id), Value::Bytes(vec![b'a'; bytes].into())];
+        values.resize(202, Value::Null);
+        Row::pack(values)
+    };
+    let mut sink = target.claimed();
+    let rows = [row(3, 30_000), row(4, 1_003_000)];
+    done(&mut *sink, 1, &[upserts(&table, 1, &rows)]).unwrap();
+    assert_eq!(target.run("SELECT id, LENGTH(b) FROM w ORDER BY id"), ["3|30000", "4|1003000"]);
+}
+
+/// It has no text of its own, and there may be a member that is the empty one.
+#[test]
+fn an_enums_invalid_value_is_its_number() {
+    let server = start();
+    let target = Target::new(&server, "invalid");
+    let labels: Arc<[Arc<str>]> = ["a".into(), "".into()].into();
+    let ty = ColumnType::Enum { labels, charset: Charset::utf8mb4() };
+    let columns = vec![
+        Column::new("id", int()).not_null(),
+        Column::new("v", int()),
+        Column::new("e", ty.clone()),
+        Column::new("more", int()),
+    ];
+    let plain = table("e", columns, &[0]);
+    let e = |index: u16| Value::Enum { index, label: ["", "a", ""][index as usize].into() };
+    let row = |id, index| Row::pack([Value::Int(id), Value::Int(1), e(index), Value::Int(7)]);
+    let mut sink = target.claimed();
+    done(&mut *sink, 1, &[upserts(&plain, 1, &[row(1, 0), row(2, 2), row(3, 1), row(4, 0)])]).unwrap();
+    let stored = || target.run("SELECT id, v, e + 0, more FROM e ORDER BY id");
+    assert_eq!(stored(), ["1|1|0|7", "2|1|2|7", "3|1|1|7", "4|1|0|7"]);
+    // rows that move to another key, with an invalid value that is stored, and with one that comes
+    let moved = |tick, from, values: [Value<'static>; 4]| TargetChange {
+        source_op: Op::Update,
+        before: Some(Row::pack([Value::Int(from), Value::Absent, Value::Absent, Value::Absent])),
+        ..upsert(&plain, tick, &Row::pack(values))
+    };
+    let gone = |tick, id| TargetChange {
+        op: cdc_core::connector::TargetOp::Delete,
+        source_op: Op::Update,
+        row: None,
+        key: Row::pack([Value::Int(id)]),
+        ..upsert(&plain, tick, &row(id, 1))
+    };
+    let absent = Value::Absent;
+    let changes = vec![
+        gone(2, 1),
+        gone(2, 3),
+        moved(2, 1, [Value::Int(11), absent.clone(), absent.clone(), absent.clone()]),
+        moved(2, 3, [Value::Int(13), Value::Int(2), e(0), absent]),
+    ];
+    done(&mut *sink, 2, &[batch(&plain, changes)]).unwrap();
+    assert_eq!(stored(), ["2|1|2|7", "4|1|0|7", "11|1|0|7", "13|2|0|7"]);
+    // as a key they are two
+    let columns = vec![Column::new("e", ty).not_null(), Column::new("v", int())];
+    let keyed = table("k", columns, &[0]);
+    let row = |index, v| Row::pack([e(index), Value::Int(v)]);
+    done(&mut *sink, 3, &[upserts(&keyed, 3, &[row(0, 1), row(2, 2), row(1, 3)])]).unwrap();
+    let stored = || target.run("SELECT e + 0, v FROM k ORDER BY e + 0");
+    assert_eq!(stored(), ["0|1", "1|3", "2|2"]);
+    let gone = TargetChange {
+        op: cdc_core::connector::TargetOp::Delete,
+        row: None,
+        key: Row::pack([e(0)]),
+        ..upsert(&keyed, 4, &row(0, 1))
+    };
+    done(&mut *sink, 4, &[batch(&keyed, vec![gone])]).unwrap();
+    assert_eq!(stored(), ["1|3", "2|2"]);
+}
+
 fn table_of_time() -> Arc<TargetTable> {
     let at = Column::new("at", ColumnType::Timestamp { fsp: 0 });
     table("times", vec![Column::new("id", int()).not_null(), at], &[0])

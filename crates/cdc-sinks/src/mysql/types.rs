@@ -687,12 +687,12 @@ impl Slot {
                 push_value(out, value, self.fsp);
                 out.push(b'\'');
             }
-            Value::Enum { index, label } => {
-                sql::push_text(out, label.as_bytes());
-                if *index == 0 && self.is_enum {
-                    return Pushed::Invalid;
-                }
+            // by its number: there may be a member of no characters, which is another value
+            Value::Enum { index: 0, .. } if self.is_enum => {
+                out.push(b'0');
+                return Pushed::Invalid;
             }
+            Value::Enum { label, .. } => sql::push_text(out, label.as_bytes()),
             Value::Set { labels, .. } => sql::push_text(out, labels.as_bytes()),
             Value::Text(v) => sql::push_text(out, v.as_bytes()),
             Value::Json(v) if self.json => json::push_literal(out, v),
@@ -738,8 +738,17 @@ impl Slot {
         }
     }
 
-    /// A stored value, as [`Slot::stored`] has it, as a literal.
-    pub(crate) fn push_stored(&self, out: &mut Vec<u8>, stored: &[u8]) {
+    /// The same, for a value that is written back into its own column: of an ENUM its number, since the invalid value has no text.
+    pub(crate) fn reading_back(&self, column: &str) -> String {
+        if self.is_enum { format!("{} + 0", sql::quote(column)) } else { self.reading(column) }
+    }
+
+    /// A value as [`Slot::reading_back`] and [`Slot::stored`] have it, as a literal.
+    pub(crate) fn push_stored(&self, out: &mut Vec<u8>, stored: &[u8]) -> Pushed {
+        if self.is_enum {
+            out.extend_from_slice(stored);
+            return if stored == b"0" { Pushed::Invalid } else { Pushed::Done };
+        }
         match &self.ty {
             ColumnType::Int { .. } | ColumnType::Bit { .. } | ColumnType::Year => {
                 out.extend_from_slice(stored)
@@ -759,6 +768,12 @@ impl Slot {
             | ColumnType::Vector { .. } => sql::push_bytes(out, stored),
             _ => sql::push_text(out, stored),
         }
+        Pushed::Done
+    }
+
+    /// May the target's column hold an ENUM's invalid value?
+    pub(crate) fn is_enum(&self) -> bool {
+        self.is_enum
     }
 
     /// Appends a condition that holds for a stored value that is this one in every bit, and for no other.

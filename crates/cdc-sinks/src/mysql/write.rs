@@ -263,8 +263,11 @@ impl Writer {
             Some(from) if from != change.key => {
                 let stored = moved.get(&change.key).ok_or_else(|| self.nothing_to_update(&from))?;
                 let mut sql = self.insert.clone().into_bytes();
-                self.push_row(&mut sql, change, Some(stored))?;
+                let pushed = self.push_row(&mut sql, change, Some(stored))?;
                 sql.extend_from_slice(self.on_duplicate.as_bytes());
+                if pushed == Pushed::Invalid {
+                    return self.leniently(way, change, &sql).map(|_| ());
+                }
                 way.link.run(&sql).map(|_| ()).map_err(|e| self.refused(way, change, &e))
             }
             _ => self.update(way, change),
@@ -316,7 +319,7 @@ impl Writer {
             let pushed = self.push(&mut sql, change, waiting.is_empty())?;
             let is_invalid = pushed == Pushed::Invalid && change.op == TargetOp::Upsert;
             // a row must not push others beyond what the server takes
-            let is_too_much = sql.len() > packet && !waiting.is_empty();
+            let is_too_much = sql.len() + self.on_duplicate.len() + 1 > packet && !waiting.is_empty();
             if is_invalid || is_too_much {
                 sql.truncate(length);
                 if !waiting.is_empty() {
@@ -416,7 +419,10 @@ impl Writer {
             sql.push(if i == 0 { b'(' } else { b',' });
             if let Some(stored) = stored.and_then(|s| s.get(i)).filter(|_| value.is_absent()) {
                 match stored {
-                    Some(stored) => slot.push_stored(sql, stored),
+                    Some(stored) => match slot.push_stored(sql, stored) {
+                        Pushed::Invalid => pushed = Pushed::Invalid,
+                        Pushed::Done | Pushed::NoPlace => {}
+                    },
                     None => sql.extend_from_slice(b"NULL"),
                 }
                 continue;
@@ -513,12 +519,14 @@ impl Writer {
                 .map_err(|e| self.refused(way, change, &e))?;
         }
         let (found, _) = done.map_err(|e| self.refused(way, change, &e))?;
-        let invalid: Vec<String> = change
-            .row
-            .iter()
-            .flat_map(Row::iter)
+        // what is absent is written as it is stored
+        let is_invalid = |(value, slot): (cdc_core::Value<'_>, &Slot)| {
+            matches!(value, cdc_core::Value::Enum { index: 0, .. }) || (value.is_absent() && slot.is_enum())
+        };
+        let values = change.row.iter().flat_map(Row::iter).zip(&self.slots).map(is_invalid);
+        let invalid: Vec<String> = values
             .zip(&self.names)
-            .filter(|(v, _)| matches!(v, cdc_core::Value::Enum { index: 0, .. }))
+            .filter(|(is_invalid, _)| *is_invalid)
             .map(|(_, name)| format!("'{name}'"))
             .collect();
         let odd = warnings.iter().find(|w| {
@@ -555,7 +563,9 @@ impl Writer {
         let mut rows = HashMap::new();
         for change in tick.iter().filter(|c| c.is_in_part()) {
             let Some(from) = self.key_before(change).filter(|from| *from != change.key) else { continue };
-            let mut sql = format!("SELECT {} FROM {} WHERE ", self.reading(), self.here).into_bytes();
+            let columns = self.slots.iter().zip(&self.names).map(|(slot, name)| slot.reading_back(name));
+            let columns = columns.collect::<Vec<_>>().join(", ");
+            let mut sql = format!("SELECT {columns} FROM {} WHERE ", self.here).into_bytes();
             self.push_key(&mut sql, &from)?;
             let found = way.link.rows(&sql).map_err(|e| {
                 let doing = format!("reading key {from:?} of table \"{}\"", self.table.name);
