@@ -26,7 +26,10 @@ impl Live {
     fn of(server: &'static Server, tables: &str, flows: &str, workers: &str) -> Result<Live> {
         let body = format!("sink dw = sqlite {{ path = \"target.db\" }}\n{flows}");
         let job = Job::with(server, &format!("[\"{tables}\"]"), "", "", &body);
-        job.catch_up(&["--workers", workers])?;
+        let copied = job.catch_up(&["--workers", workers])?;
+        // once, however many tables become whole
+        ensure!(copied.err.matches("snapshot complete").count() == 1, "{}", copied.text());
+        ensure!(!copied.err.split("snapshot complete").nth(1).unwrap_or_default().contains("is whole\n"));
         let mut run = job.start(&["--workers", workers])?;
         run.says("going on from tick")?;
         Ok(Live { server, job, run })

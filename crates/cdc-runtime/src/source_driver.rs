@@ -272,6 +272,8 @@ impl Driver {
         status_timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut moved = false;
         let mut ending: Option<Ended> = None;
+        // all tables are whole, which has not been told yet
+        let mut is_complete = false;
         let mut give_up: Option<Instant> = None;
         self.enter_phase(last_tick);
         // on a quiet server a target may stand where we do, with ticks of its own
@@ -451,11 +453,7 @@ impl Driver {
                     CaptureItem::TableWhole(table) => {
                         self.status.info(Info::TableWhole { table });
                         moved = true;
-                        if self.capture.is_whole() {
-                            self.show(&open);
-                            self.status.info(Info::SnapshotComplete);
-                            self.enter_phase(last_tick);
-                        }
+                        is_complete = self.capture.is_whole();
                     }
                     CaptureItem::Notice(notice) => self.status.notice(notice),
                     CaptureItem::End => ending = Some(ending.unwrap_or(Ended::Complete)),
@@ -464,6 +462,15 @@ impl Driver {
                 let reached = self.capture.at_boundary() && self.has_reached(goal.as_ref());
                 if taken < AT_ONCE && open.rows < TICK_ROWS && ending.is_none() && !reached {
                     item = self.capture.ready()?;
+                }
+            }
+            // of several tables that have become whole at once the last one has been told
+            if is_complete && taken < AT_ONCE {
+                is_complete = false;
+                if self.capture.is_whole() {
+                    self.show(&open);
+                    self.status.info(Info::SnapshotComplete);
+                    self.enter_phase(last_tick);
                 }
             }
         }
