@@ -194,6 +194,27 @@ test \"computed\" {{
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
 }
 
+/// What a choice of columns leaves out is not read, although there is a union behind it.
+#[test]
+fn columns_in_front_of_a_union_that_nothing_reads_may_go() {
+    let text = format!(
+        "{HEAD}
+view few  = from src.orders |> select cast(id as signed) as id, customer_id |> union all more
+view more = from src.customers |> select id + 1000 as id, id as customer_id
+few => dw.few key (id)
+test \"gone\" {{
+  given src.customers + {{ id: 1, name: \"ann\" }}
+  given src.orders + {{ id: 7, customer_id: 1, amount: 5.00, seen: \"2026-01-01\" }}
+  ddl \"ALTER TABLE shop.customers DROP COLUMN tier\"
+  ddl \"ALTER TABLE shop.orders RENAME COLUMN seen TO looked_at\"
+  expect dw.few = [ {{ id: 7, customer_id: 1 }}, {{ id: 1001, customer_id: 1 }} ]
+}}
+"
+    );
+    let said = run(&text, &[]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+}
+
 #[test]
 fn numbers_that_were_given_are_not_given_again() {
     let order = |id: &str| format!("{{ {id}customer_id: 1, amount: 5, seen: \"2026-01-01\" }}");

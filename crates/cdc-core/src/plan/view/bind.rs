@@ -1405,7 +1405,11 @@ fn side_of(condition: &Expr, sides: &[Output], joined: &[JoinKind]) -> Option<us
 enum Used<'p> {
     /// All: nothing says which columns there are in the end.
     All,
-    Named(Vec<(Option<&'p str>, &'p str)>),
+    Named {
+        names: Vec<(Option<&'p str>, &'p str)>,
+        /// Aliases of tables that come in behind the choice, as a whole.
+        whole: Vec<&'p str>,
+    },
 }
 
 impl<'p> Used<'p> {
@@ -1413,6 +1417,7 @@ impl<'p> Used<'p> {
         let star = |op: &FlowOp| matches!(op, FlowOp::Select(items) if items.iter().any(|i| matches!(i, SelectItem::Star { .. })));
         let mut says = false;
         let mut exprs: Vec<&'p Expr> = Vec::new();
+        let mut whole: Vec<&'p str> = Vec::new();
         for op in &plan.ops {
             match op {
                 ViewOp::Row(op) => {
@@ -1427,10 +1432,9 @@ impl<'p> Used<'p> {
                     says |= matches!(op, FlowOp::Select(_));
                     exprs.extend(expressions(op));
                 }
-                ViewOp::Join { on, .. } => {
-                    // what comes behind the choice comes as a whole
+                ViewOp::Join { on, with, .. } => {
                     if says {
-                        return Used::All;
+                        whole.push(&with.alias);
                     }
                     exprs.push(on);
                 }
@@ -1441,8 +1445,7 @@ impl<'p> Used<'p> {
                 }
                 ViewOp::Distinct { .. } | ViewOp::Union { .. } if !says => return Used::All,
                 ViewOp::Distinct { .. } => {}
-                // the other side of a union comes as a whole
-                ViewOp::Union { .. } => return Used::All,
+                ViewOp::Union { with, .. } => whole.push(&with.alias),
                 ViewOp::Top { by, per, .. } => {
                     exprs.extend(by.iter().map(|k| &k.expr).chain(per));
                 }
@@ -1459,7 +1462,7 @@ impl<'p> Used<'p> {
                 _ => {}
             });
         }
-        Used::Named(names)
+        Used::Named { names, whole }
     }
 
     /// The places of what is used of a table, with its key.
@@ -1472,9 +1475,12 @@ impl<'p> Used<'p> {
     fn uses(&self, alias: &str, column: &str) -> bool {
         match self {
             Used::All => true,
-            Used::Named(names) => names
-                .iter()
-                .any(|(of, name)| same_name(name, column) && of.is_none_or(|of| same_name(of, alias))),
+            Used::Named { names, whole } => {
+                let is_it = |(of, name): &(Option<&str>, &str)| {
+                    same_name(name, column) && of.is_none_or(|of| same_name(of, alias))
+                };
+                names.iter().any(is_it) || whole.iter().any(|w| same_name(w, alias))
+            }
         }
     }
 }
