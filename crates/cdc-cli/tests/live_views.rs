@@ -576,6 +576,9 @@ fn the_last_row_of_a_key_is_told_by_a_column() -> Result<()> {
     job.write(&tables, "", "", &with(&|_| "{ last = n }".into()));
     let said = job.fails(3006)?;
     ensure!(said.err.contains("dw.by_word") && !said.err.contains("dw.by_n\n"), "{}", said.text());
+    // nor is a key watched no more that was
+    job.write(&tables, "", "", &with(&|by| format!("{{ last = {by} }}, upsert = none")));
+    job.fails(3006)?;
     Ok(())
 }
 

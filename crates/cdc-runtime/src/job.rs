@@ -593,6 +593,10 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
         if let Some(column) = &flow.soft_delete {
             out.insert(format!("flow {}: soft_delete", flow.name), column.clone());
         }
+        // what a key that is not watched has come to, no one that is watched can go on from, nor the other way round
+        if flow.upsert == plan::view::Upsert::None && flow.may_be_watched() {
+            out.insert(format!("flow {}: upsert", flow.name), "none".to_owned());
+        }
         // the target's tables have a column more
         if flow.key_conflict == KeyConflict::Error {
             out.insert(format!("flow {}: key_conflict", flow.name), "error".to_owned());
@@ -658,7 +662,8 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
     let before = &checkpoint.fingerprint;
     let is_flow = |key: &str| key.starts_with("flow ");
     const ON_CONFLICT: &str = ": on_conflict";
-    const PARTS: [&str; 5] = [": operators", ": soft_delete", ": key_conflict", ": view", ON_CONFLICT];
+    const PARTS: [&str; 6] =
+        [": operators", ": soft_delete", ": key_conflict", ": view", ": upsert", ON_CONFLICT];
     let flow_of = |key: &str| PARTS.iter().find_map(|part| key.strip_suffix(part)).unwrap_or(key).to_owned();
     let mut differences: Vec<String> = Vec::new();
     for (key, value) in now.iter().filter(|(key, _)| is_flow(key)) {
