@@ -286,8 +286,10 @@ const LOOK_AT_END: Duration = Duration::from_secs(20);
 /// How far the clocks of two machines may be apart, in microseconds.
 const CLOCKS: i64 = 2_000_000;
 
-/// Why the rows of a table are other ones for whoever takes them once it has another name: its name until now, and the new one.
-pub type Renamed = Arc<dyn Fn(&TableId, &TableId) -> Option<String> + Send + Sync>;
+/// Why the rows of a table are other ones for whoever takes them behind a statement: what it changes, and the table before and after
+/// it, as they are given out.
+pub type OtherRows =
+    Arc<dyn Fn(&[SchemaChange], &Arc<TableSchema>, &Arc<TableSchema>) -> Option<String> + Send + Sync>;
 
 /// A source.
 pub struct Capture {
@@ -296,7 +298,7 @@ pub struct Capture {
     dates: DateView,
     /// And before that through this.
     narrow: Narrow,
-    renamed: Option<Renamed>,
+    other_rows: Option<OtherRows>,
     server: Server,
     log: LogReader,
     tables: BTreeMap<TableId, Table>,
@@ -595,7 +597,7 @@ impl Capture {
             stop_end: None,
             asking_end: false,
             end_asked: Instant::now(),
-            renamed: None,
+            other_rows: None,
             end_asked_to_stop: false,
             boundary_asked: LogPoint::default(),
             adopted: Vec::new(),
@@ -1071,7 +1073,7 @@ impl Capture {
                     }
                     changes.insert(0, again);
                 }
-                if let Some(reason) = self.copied_when_renamed(&changes, before.as_ref(), after.as_ref())
+                if let Some(reason) = self.copied_where_other(&changes, before.as_ref(), after.as_ref())
                     && let Some(after) = &after
                 {
                     if self.config.files.is_some() {
@@ -1120,26 +1122,27 @@ impl Capture {
         Ok(())
     }
 
-    /// Says of which tables the rows are other ones for whoever takes them when a table gets another name, and why: they are copied
-    /// again. (Who takes which table is not known here.)
-    pub fn copy_when_renamed(&mut self, why: Renamed) {
-        self.renamed = Some(why);
+    /// Says of which tables the rows are other ones for whoever takes them behind a statement, and why: they are copied again. (Who
+    /// takes which table, and what is made of it, is not known here.)
+    pub fn copy_where_other(&mut self, why: OtherRows) {
+        self.other_rows = Some(why);
     }
 
-    fn copied_when_renamed(
+    fn copied_where_other(
         &self,
         changes: &[SchemaChange],
         before: Option<&Arc<TableSchema>>,
         after: Option<&Arc<TableSchema>>,
     ) -> Option<String> {
-        let (Some(before), Some(after), Some(why)) = (before, after, &self.renamed) else { return None };
+        let (Some(before), Some(after), Some(why)) = (before, after, &self.other_rows) else { return None };
         let comes_anyway = |c: &SchemaChange| {
             matches!(c, SchemaChange::CreateTable { .. } | SchemaChange::ResnapshotTable { .. })
         };
-        if before.id == after.id || changes.iter().any(comes_anyway) {
+        if changes.iter().any(comes_anyway) {
             return None;
         }
-        why(&before.id, &after.id)
+        let given_out = |schema| self.dates.schema(&self.narrow.schema(schema));
+        why(changes, &given_out(before), &given_out(after))
     }
 
     fn handle_schema(

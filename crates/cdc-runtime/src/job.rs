@@ -35,6 +35,7 @@ use cdc_materialize::render::{Counters, Failure, Ports, render};
 use cdc_materialize::voice::{Spoken, Voice};
 use cdc_mysql::capture::Capture;
 use cdc_mysql::config::{Config, StopAt};
+use cdc_schema::copied::other_rows_when_altered;
 use cdc_schema::derivator::{Question, derive};
 use cdc_schema::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -185,9 +186,8 @@ fn run_on(
     schemas.extend(graph.views.iter().map(|view| view.schema.clone()));
     let flows: Vec<FlowPlan> = plan.flows.iter().filter(|f| f.source == source.name).cloned().collect();
     let read: BTreeSet<TableId> = base.view_tables.iter().map(|table| table.id.clone()).collect();
-    capture.copy_when_renamed(Arc::new(move |before, after| {
-        let of_view = || read.contains(after).then(|| "renamed to where a view reads it".to_owned());
-        other_rows_when_renamed(&flows, before, after).or_else(of_view)
+    capture.copy_where_other(Arc::new(move |changes, before, after| {
+        other_rows(&flows, &read, changes, before, after)
     }));
     let tables = bind_all(plan, &schemas)?;
     if let Some(setting) = capture.partial_images()
@@ -276,6 +276,23 @@ fn run_on(
     };
     let started = Started { source, capture, base, open, cuts, dir, refusals, graph, views };
     flow(runtime, plan, options, status, stop, started)
+}
+
+/// Why the rows of a table are other ones for its flows, and for views, behind a statement, so that they must come anew.
+pub(crate) fn other_rows(
+    flows: &[FlowPlan],
+    read_by_views: &BTreeSet<TableId>,
+    changes: &[SchemaChange],
+    before: &Arc<TableSchema>,
+    after: &Arc<TableSchema>,
+) -> Option<String> {
+    let when_renamed = || {
+        let of_view =
+            || read_by_views.contains(&after.id).then(|| "renamed to where a view reads it".to_owned());
+        other_rows_when_renamed(flows, &before.id, &after.id).or_else(of_view)
+    };
+    let renamed = if before.id == after.id { None } else { when_renamed() };
+    renamed.or_else(|| other_rows_when_altered(flows, changes, before, after))
 }
 
 fn lock(registry: &Mutex<Registry>) -> std::sync::MutexGuard<'_, Registry> {

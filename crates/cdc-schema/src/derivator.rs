@@ -38,7 +38,8 @@
 //!
 //! [`SchemaChange::ResnapshotTable`]: its rows go in every mode; they come anew, and one that did not go would stay beside
 //! them. It is no change of shape, so no mode stops at it and `exclude` does not know it. All its columns that the target has
-//! are fed again; not one that only has the name of a column of the target, and whose values it could not hold.
+//! are fed again; not one that only has the name of a column of the target, and whose values it could not hold. Who asks for it: the
+//! source, for rows that a statement changes unseen, and [`crate::copied`], for rows that a flow makes other ones of.
 //!
 //! # Several source tables in one target table
 //!
@@ -1551,7 +1552,11 @@ fn pairs(changes: &[SchemaChange], before: &BoundFlow, after: &BoundFlow) -> Vec
 }
 
 /// For each column of the source table behind a statement: which it was in front of it; `None` for a new one.
-fn lineage(changes: &[SchemaChange], before: &TableSchema, after: &TableSchema) -> Vec<Option<usize>> {
+pub(crate) fn lineage(
+    changes: &[SchemaChange],
+    before: &TableSchema,
+    after: &TableSchema,
+) -> Vec<Option<usize>> {
     let mut now: Vec<(Arc<str>, Option<usize>)> =
         before.columns.iter().enumerate().map(|(i, c)| (c.name.clone(), Some(i))).collect();
     for change in changes {

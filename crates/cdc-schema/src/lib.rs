@@ -8,6 +8,7 @@
 //! No thread, no clock, no driver: the example `derive_schema` uses it without the rest.
 
 pub mod coerce;
+pub mod copied;
 pub mod derivator;
 pub mod evolved;
 pub mod merge;

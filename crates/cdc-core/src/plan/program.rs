@@ -83,6 +83,8 @@ pub struct BoundFlow {
     same_row: bool,
     /// Why rows in part do not do.
     needs: Option<Arc<str>>,
+    /// The source's columns that filters and expressions read.
+    reads: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -324,6 +326,8 @@ impl BoundFlow {
         }
         Ok(BoundFlow {
             needs: shape.needs(schema, &target),
+            // what a computed column is made of was read by it
+            reads: shape.reads.iter().map(|(r, _)| *r).filter(|r| *r < schema.columns.len()).collect(),
             constants: shape.constants(schema),
             same_row: output.len() == schema.columns.len() && output.iter().enumerate().all(|(i, r)| i == *r),
             passthrough: output.iter().map(|r| (*r < schema.columns.len()).then_some(*r)).collect(),
@@ -380,6 +384,11 @@ impl BoundFlow {
     /// key, and the target's key is made of that. (Of a table without a key the log holds whole rows.)
     pub fn needs_whole_rows(&self) -> Option<&str> {
         self.needs.as_deref()
+    }
+
+    /// The columns of the source that filters and computed columns read; a plain copy is none. One may come several times.
+    pub fn reads(&self) -> &[usize] {
+        &self.reads
     }
 
     /// True if it may leave out rows.

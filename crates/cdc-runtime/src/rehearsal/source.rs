@@ -3,12 +3,12 @@
 use super::rows::Rows;
 use super::target::Values;
 use super::values::{fitted, placed, stored};
+use crate::job::other_rows;
 use cdc_core::diagnostic::{Diagnostic, Span};
 use cdc_core::event::{Batch, Change, Op, Origin, SchemaEvent};
 use cdc_core::expr::eval::nearest;
 use cdc_core::plan::FlowPlan;
 use cdc_core::plan::pattern::TableSet;
-use cdc_core::plan::program::other_rows_when_renamed;
 use cdc_core::plan::test::{TestChange, TestChangeKind, TestRow};
 use cdc_core::position::{Binding, Position};
 use cdc_core::schema::{Column, ColumnType, TableId, TableSchema, same_name};
@@ -335,7 +335,7 @@ impl Source {
             let now = changes.iter().rev().find_map(to).unwrap_or(table);
             let after = self.structures.get(&now).cloned();
             if let (Some(before), Some(after)) = (&before, &after)
-                && let Some(reason) = self.copied_when_renamed(&changes, &before.id, &after.id)
+                && let Some(reason) = self.copied_where_other(&changes, before, after)
             {
                 changes.push(SchemaChange::ResnapshotTable { table: after.id.clone(), reason });
             }
@@ -448,20 +448,19 @@ impl Source {
         Ok(groups)
     }
 
-    fn copied_when_renamed(
+    fn copied_where_other(
         &self,
         changes: &[SchemaChange],
-        before: &TableId,
-        after: &TableId,
+        before: &Arc<TableSchema>,
+        after: &Arc<TableSchema>,
     ) -> Option<String> {
         let comes_anyway = |c: &SchemaChange| {
             matches!(c, SchemaChange::CreateTable { .. } | SchemaChange::ResnapshotTable { .. })
         };
-        if before == after || changes.iter().any(comes_anyway) {
+        if changes.iter().any(comes_anyway) {
             return None;
         }
-        let of_view = || self.read.contains(after).then(|| "renamed to where a view reads it".to_owned());
-        other_rows_when_renamed(&self.flows, before, after).or_else(of_view)
+        other_rows(&self.flows, &self.read, changes, before, after)
     }
 
     /// The rows of a table behind a change that is not made yet.
