@@ -252,7 +252,7 @@ fn a_chain_of_views_may_be_long() {
     let day = "2026-01-01";
     text += &format!(
         "test \"a chain\" {{
-  given src.orders + {{ id: 1, customer_id: 1, seen: \"2026-01-01\", amount: 3000, seen: \"{day}\" }}, {{ id: 2, customer_id: 1, amount: 2999, seen: \"{day}\" }}
+  given src.orders + {{ id: 1, customer_id: 1, amount: 3000, seen: \"{day}\" }}, {{ id: 2, customer_id: 1, amount: 2999, seen: \"{day}\" }}
   expect v2999 = [ {{ id: 1, amount: 3000 }} ]
 }}\n"
     );
