@@ -707,6 +707,88 @@ fn case_52_columns_of_a_shard_give_each_other_their_names_mysql_only() -> Result
     Ok(())
 }
 
+/// Columns of shards that get names which others have, under types that the others' values do not fit: what nobody has any more goes,
+/// what one shard alone has keeps its own type, and a target's column never becomes narrower than what is in it.
+#[test]
+fn case_52_a_column_of_a_shard_goes_over_to_another_ones_mysql_only() -> Result<()> {
+    let server = server();
+    let columns = |database: &str, table: &str| {
+        server.sql(&format!(
+            "SELECT column_name FROM information_schema.columns WHERE table_schema = '{database}' AND table_name = '{table}' ORDER BY 1"
+        ))
+    };
+    for (mode, sql, changes) in [
+        (
+            "evolve",
+            "CREATE TABLE t1 (id INT PRIMARY KEY, e INT, g BIGINT); CREATE TABLE t2 (id INT PRIMARY KEY, d INT, g INT);
+             INSERT INTO t1 VALUES (1, 10, 9000000000000000000), (2, NULL, -1); INSERT INTO t2 VALUES (1, 20, 21), (2, 22, NULL)",
+            vec![
+                // nobody has e any more
+                "ALTER TABLE t1 RENAME COLUMN e TO d; INSERT INTO t1 VALUES (3, 13, 3)",
+                // so one that comes later is another one
+                "CREATE TABLE t3 (id INT PRIMARY KEY, e VARCHAR(9)); INSERT INTO t3 VALUES (1, 'text')",
+                // of a type that the other one's values do not fit
+                "ALTER TABLE t2 RENAME COLUMN g TO h; INSERT INTO t2 VALUES (3, 23, 24)",
+                "ALTER TABLE t2 CHANGE d own VARCHAR(20); INSERT INTO t2 VALUES (4, 'own', 25)",
+                "ALTER TABLE t3 RENAME COLUMN e TO own, ADD e DATE; INSERT INTO t3 VALUES (2, 'two', '2026-01-31')",
+            ],
+        ),
+        (
+            "lenient",
+            "CREATE TABLE t1 (id INT PRIMARY KEY, g BIGINT); CREATE TABLE t2 (id INT PRIMARY KEY, g VARCHAR(20), d SMALLINT);
+             INSERT INTO t1 VALUES (1, 900), (2, -1); INSERT INTO t2 VALUES (1, 'words', 5), (2, NULL, 6)",
+            vec![
+                "ALTER TABLE t1 RENAME COLUMN g TO d; INSERT INTO t1 VALUES (3, 13)",
+                "ALTER TABLE t2 CHANGE d h INT; INSERT INTO t2 VALUES (3, 'more', 7)",
+                "ALTER TABLE t2 CHANGE h d BIGINT; INSERT INTO t2 VALUES (4, 'most', 8)",
+                "ALTER TABLE t1 MODIFY d INT; UPDATE t1 SET d = 14 WHERE id = 3",
+            ],
+        ),
+    ] {
+        let (mysql, postgres, body) = three_targets()?;
+        let (sinks, _) = body.split_once("src.* =>").context("flows")?;
+        let database = format!("taken_over_{mode}");
+        let mut body = sinks.to_owned();
+        for sink in ["dw", "my", "pg"] {
+            body.push_str(&format!(
+                "src.* |> extend meta.table as shard => {sink}.{database} key (shard, id) with {{ on_schema_change = {mode} }}\n"
+            ));
+        }
+        let job = begin(server, &database, sql, "", &body)?;
+        for change in changes {
+            server.sql(&format!("USE {database}; {change}"))?;
+            let said = job.catch_up(&[]).with_context(|| format!("{mode}, {change}"))?;
+            // every column of every shard, by its name
+            for shard in server.sql(&format!("SHOW TABLES FROM {database}"))?.lines() {
+                let names = columns(&database, shard)?;
+                let shown = |text: &str| {
+                    let all: Vec<String> =
+                        names.lines().map(|n| format!("COALESCE(CAST({n} AS {text}), '-')")).collect();
+                    all.join(", ")
+                };
+                let wanted = server.sql(&format!("SELECT {} FROM {database}.{shard} ORDER BY id", shown("CHAR")))?;
+                let from = format!("FROM {database} WHERE shard = '{shard}' ORDER BY id");
+                let ours = [
+                    job.rows(&format!("SELECT {} {from}", shown("TEXT")))?.join("\n") + "\n",
+                    mysql.sql(&format!("USE dw; SELECT {} {from}", shown("CHAR")))?.replace('\t', "|"),
+                    postgres.sql(&format!("SELECT {} {from}", shown("TEXT")))?,
+                ];
+                for ours in ours {
+                    ensure!(ours == wanted.replace('\t', "|"), "{mode}, {change}\n{ours}\n{wanted}\n{}", said.text());
+                }
+            }
+            job.verify().with_context(|| said.text())?;
+        }
+        if mode == "evolve" {
+            let found = mysql.sql(&format!(
+                "SELECT column_name FROM information_schema.columns WHERE table_schema = 'dw' AND table_name = '{database}' ORDER BY 1"
+            ))?;
+            ensure!(found == "d\ne\ng\nh\nid\nown\nshard\n", "{found}");
+        }
+    }
+    Ok(())
+}
+
 /// A flow reads columns by name: where one statement gives a name that it reads to another column, or lets in one that the flow has
 /// left out, its rows are other ones, and the log does not hold them.
 #[test]

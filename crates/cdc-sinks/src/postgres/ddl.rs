@@ -464,6 +464,12 @@ impl Change<'_> {
             .note(why)
             .help("copy the table anew, or exclude alter_column_type from the flow's schema changes")
         };
+        let condition = self.where_only(&found, only)?;
+        // (what the column holds in rows of other tables is not asked)
+        let its = |what: &str| match condition.strip_prefix(" WHERE ") {
+            Some(only) => format!("{what} AND {only}"),
+            None => what.to_owned(),
+        };
         let mut using = name.clone();
         if source.declared != target.declared {
             let converted = column_type(&target.declared)
@@ -473,21 +479,20 @@ impl Change<'_> {
                 Ok(Conversion { using: expression, exact }) => {
                     if let Some(exact) = exact
                         && let Some(shown) =
-                            self.value_where(&found, source, &format!("({exact}) IS NOT TRUE"))
+                            self.value_where(&found, source, &its(&format!("({exact}) IS NOT TRUE")))
                     {
                         return Err(cannot(format!("{shown}: it would not stay the same")));
                     }
                     using = expression;
                 }
                 Err(why) => {
-                    if let Some(shown) = self.value_where(&found, source, "true") {
+                    if let Some(shown) = self.value_where(&found, source, &its("true")) {
                         return Err(cannot(format!("{shown}: {why}")));
                     }
                     using = "NULL".to_owned();
                 }
             }
         }
-        let condition = self.where_only(&found, only)?;
         self.run(&format!("UPDATE {} SET {to} = {using}{condition}", found.full))
     }
 
