@@ -207,6 +207,8 @@ pub enum TargetSchemaChange {
         from: String,
         /// The column that gets them.
         to: String,
+        /// The type that the column which has them was declared with, where it is known: of some types a target's own tells less.
+        was: Option<ColumnType>,
         /// Which rows, as of [`TargetSchemaChange::RemoveRows`]; empty: all.
         only: Vec<(Column, Row)>,
     },
@@ -237,6 +239,8 @@ pub enum TargetSchemaChange {
         column: String,
         /// Its new type.
         ty: ColumnType,
+        /// Its type until now, as of [`TargetSchemaChange::FillColumn`].
+        was: Option<ColumnType>,
     },
     /// Change whether a column may hold NULL.
     AlterNullability {

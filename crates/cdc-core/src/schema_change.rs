@@ -140,6 +140,32 @@ pub enum SchemaChange {
     },
 }
 
+/// How the name begins that a column has for a while where columns of one statement take each other's: they are told one by one,
+/// and each has to fit the shape in front of it.
+pub const ASIDE: &str = "_cdc_spare_";
+
+/// The changes as people tell them: a column that steps aside on its way is told once, under the name that it has in the end.
+pub fn told(changes: &[SchemaChange]) -> Vec<SchemaChange> {
+    let mut told: Vec<SchemaChange> = Vec::with_capacity(changes.len());
+    for change in changes {
+        let begun = match change {
+            SchemaChange::RenameColumn { table, column, .. } if column.starts_with(ASIDE) => {
+                told.iter_mut().find(|c| {
+                    matches!(c, SchemaChange::RenameColumn { table: of, to, .. } if of == table && to == column)
+                })
+            }
+            _ => None,
+        };
+        match (begun, change) {
+            (Some(SchemaChange::RenameColumn { to, .. }), SchemaChange::RenameColumn { to: end, .. }) => {
+                to.clone_from(end);
+            }
+            _ => told.push(change.clone()),
+        }
+    }
+    told
+}
+
 impl SchemaChange {
     /// The table it is about, under its name before the change.
     pub fn table(&self) -> &TableId {
@@ -348,5 +374,26 @@ impl fmt::Display for SchemaChange {
             SchemaChange::ChangeUniqueKeys { .. } => write!(f, "change unique keys of {table}"),
             SchemaChange::ResnapshotTable { reason, .. } => write!(f, "copy table {table} again: {reason}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_cross_are_told_without_the_one_in_between() {
+        let table = TableId::new("shop", "t");
+        let rename = |column: &str, to: &str| SchemaChange::RenameColumn {
+            table: table.clone(),
+            column: column.into(),
+            to: to.into(),
+        };
+        let aside = format!("{ASIDE}1");
+        let swap = [rename("a", &aside), rename("b", "a"), rename(&aside, "b")];
+        let words: Vec<String> = told(&swap).iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["rename column shop.t.a to b", "rename column shop.t.b to a"]);
+        let plain = [rename("a", "b"), rename("b", "c")];
+        assert_eq!(told(&plain), plain);
     }
 }

@@ -33,7 +33,7 @@ use cdc_core::plan::program::{BoundFlow, target_name};
 use cdc_core::plan::{FlowPlan, SchemaChangeMode};
 use cdc_core::position::Binding;
 use cdc_core::schema::{Column, TableId, TableSchema};
-use cdc_core::schema_change::SchemaChange;
+use cdc_core::schema_change::{self, SchemaChange};
 use cdc_core::tick::Tick;
 use cdc_core::{Diagnostic, Error, Result, Row, Severity, codes};
 use cdc_materialize::render::{Failure, SinkBatch, SinkPort};
@@ -722,7 +722,7 @@ impl Committer {
             tick: work.event.tick,
             sink: self.name.clone(),
             table: table.to_owned(),
-            changes: work.event.changes.iter().map(ToString::to_string).collect(),
+            changes: schema_change::told(&work.event.changes).iter().map(ToString::to_string).collect(),
             statement: work.event.statement.to_string(),
             made: steps.iter().map(|s| s.name.to_string()).collect(),
             left: left.to_vec(),
@@ -833,10 +833,18 @@ impl Committer {
                     }
                     prepared.clear();
                     let notice = error.diagnostic().clone();
-                    self.status.notice(
-                        Diagnostic { severity: Severity::Warning, ..notice }
-                            .note(format!("sink \"{}\": trying again in {wait:?}", self.name)),
-                    );
+                    // (what the target refuses is left out, and the rest is written at once)
+                    let again_without = error.code() == codes::SCHEMA_CHANGE_REFUSED;
+                    let next = if again_without {
+                        format!("sink \"{}\": going on without it", self.name)
+                    } else {
+                        format!("sink \"{}\": trying again in {wait:?}", self.name)
+                    };
+                    self.status.notice(Diagnostic { severity: Severity::Warning, ..notice }.note(next));
+                    if again_without {
+                        again = true;
+                        continue;
+                    }
                     std::thread::sleep(wait);
                     wait = (wait * 2).min(Duration::from_secs(5));
                     again = true;

@@ -336,7 +336,10 @@ fn kept(reader: &mut dyn TargetReader, plan: &Plan, sink: &str, evolved: &Evolve
         missing: 0,
         extra: 0,
         differences: Vec::new(),
-        left: vec![format!("no table of the source is written to it any more; its {rows} rows are kept")],
+        left: vec![format!(
+            "no table of the source is written to it any more; {} kept",
+            if rows == 1 { "its one row is".to_owned() } else { format!("its {rows} rows are") }
+        )],
     })
 }
 

@@ -253,8 +253,19 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
         left.extend(gone_with_rows(flow, &then));
     }
     if let Some(other) = not_told_from(flow, after.source(), evolved.feeds.iter().map(|f| &f.table)) {
-        return Err(collision(other, &table.schema.id, &evolved.name)
-            .note("a table that was renamed keeps its target table where the flow leaves out rename_table"));
+        let error = collision(other, &table.schema.id, &evolved.name);
+        let stayed = evolved.feeds.iter().find(|f| f.table == *other && f.name != evolved.name);
+        return Err(match stayed {
+            Some(feed) => error
+                .note(format!(
+                    "\"{other}\" was renamed, and its target table was not: the flow leaves out rename_table, or the target has refused it"
+                ))
+                .help(format!(
+                    "where a table of somebody else's has the name \"{}\" at the target: move that one away there, then copy anew",
+                    feed.name
+                )),
+            None => error,
+        });
     }
     if flow.on_schema_change == SchemaChangeMode::Ignore || stays {
         // what the target has is fed by name
@@ -300,6 +311,7 @@ fn arrived(question: &Question<'_>, after: &BoundFlow) -> Result<Derived> {
                 },
                 Widened::Type(_) => TargetSchemaChange::AlterColumnType {
                     table,
+                    was: evolved.column(&column.name).map(|c| c.ty.clone()),
                     column: column.name.to_string(),
                     ty: column.ty,
                 },
@@ -1005,9 +1017,9 @@ impl<'q> Work<'q> {
     fn alter_type(&mut self, there: &Arc<str>, ty: ColumnType, column: &Column, name: &str) {
         let table = self.evolved.name.clone();
         let Some(at) = self.evolved.column_mut(there) else { return };
-        at.ty = ty.clone();
+        let was = Some(std::mem::replace(&mut at.ty, ty.clone()));
         let had_default = at.default.is_some();
-        self.push(name, TargetSchemaChange::AlterColumnType { table, column: there.to_string(), ty });
+        self.push(name, TargetSchemaChange::AlterColumnType { table, column: there.to_string(), ty, was });
         if had_default {
             let wanted = column.default.clone().filter(|_| !self.has_others());
             self.set_default(there, wanted, name);
@@ -1070,8 +1082,11 @@ impl<'q> Work<'q> {
                     if let Some(there) = self.evolved.column_mut(to) {
                         there.ty = ty.clone();
                     }
-                    let column = there.name.to_string();
-                    self.push(name, TargetSchemaChange::AlterColumnType { table: table.clone(), column, ty });
+                    let (column, was) = (there.name.to_string(), Some(there.ty));
+                    self.push(
+                        name,
+                        TargetSchemaChange::AlterColumnType { table: table.clone(), column, ty, was },
+                    );
                 }
             }
             None => {
@@ -1099,9 +1114,16 @@ impl<'q> Work<'q> {
         if fill {
             // right behind: filled from the old one
             let only = if self.has_others() { self.only()? } else { Vec::new() };
+            let was = self.evolved.column(from).map(|c| c.ty.clone());
             self.push(
                 name,
-                TargetSchemaChange::FillColumn { table, from: from.to_string(), to: to.to_string(), only },
+                TargetSchemaChange::FillColumn {
+                    table,
+                    from: from.to_string(),
+                    to: to.to_string(),
+                    was,
+                    only,
+                },
             );
         }
         Ok(())
@@ -1397,10 +1419,10 @@ impl<'q> Work<'q> {
                 if let Some(there) = self.evolved.column_mut(&column.name) {
                     there.ty = ty.clone();
                 }
-                let column = there.name.to_string();
+                let (column, was) = (there.name.to_string(), Some(there.ty.clone()));
                 self.push(
                     &name,
-                    TargetSchemaChange::AlterColumnType { table: table.clone(), column, ty: ty.clone() },
+                    TargetSchemaChange::AlterColumnType { table: table.clone(), column, ty: ty.clone(), was },
                 );
             }
             // rows of its own that read NULL have had no value there, and are not changed where they cannot be told from others
@@ -1689,6 +1711,26 @@ mod tests {
             gone: None,
             refused: &BTreeSet::new(),
         })
+    }
+
+    /// A table takes the name that another one had, whose target table could not go along.
+    #[test]
+    fn a_table_that_meets_one_whose_rename_was_left_out_is_told_so() {
+        let f = flow(SchemaChangeMode::TryEvolve);
+        let renamed = TableSchema { id: TableId::new("shop", "moved"), ..schema() };
+        let mut there = Evolved::of(bound(&f, &renamed).target());
+        there.name = "items".into();
+        let create = [SchemaChange::CreateTable { schema: Arc::new(schema()) }];
+        let error = ask(&f, &create, None, Some(&schema()), &Share::Alone, Some(&there)).unwrap_err();
+        assert_eq!(error.code(), codes::TARGET_COLLISION);
+        for words in ["\"shop.moved\" was renamed", "the target has refused it", "has the name \"moved\""] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        // of one that stands under its own name there is nothing of the kind to say
+        let mut there = Evolved::of(bound(&f, &schema()).target());
+        there.feeds[0].table = TableId::new("other", "items");
+        let error = ask(&f, &create, None, Some(&schema()), &Share::Alone, Some(&there)).unwrap_err();
+        assert!(!error.to_string().contains("renamed"), "{error}");
     }
 
     fn made(derived: Derived) -> Vec<TargetSchemaChange> {

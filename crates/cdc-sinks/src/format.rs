@@ -434,7 +434,7 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         TargetSchemaChange::RenameColumn { table, from, to } => {
             json!({ "schema_change": "rename_column", "table": table, "from": from, "to": to })
         }
-        TargetSchemaChange::FillColumn { table, from, to, only } => {
+        TargetSchemaChange::FillColumn { table, from, to, only, .. } => {
             let mut line = json!({ "schema_change": "fill_column", "table": table, "from": from, "to": to });
             tell_only(&mut line, only);
             line
@@ -448,7 +448,7 @@ fn describe(change: &TargetSchemaChange) -> serde_json::Value {
         TargetSchemaChange::DropColumn { table, column } => {
             json!({ "schema_change": "drop_column", "table": table, "column": column })
         }
-        TargetSchemaChange::AlterColumnType { table, column, ty } => {
+        TargetSchemaChange::AlterColumnType { table, column, ty, .. } => {
             json!({ "schema_change": "alter_column_type", "table": table, "column": column, "type": ty.to_string() })
         }
         TargetSchemaChange::AlterNullability { table, column, nullable } => {
@@ -673,6 +673,7 @@ mod tests {
             table: "orders".into(),
             from: "a".into(),
             to: "b".into(),
+            was: None,
             only,
         };
         let reset = |column, implicit, only| TargetSchemaChange::ResetColumn {

@@ -30,7 +30,7 @@ fn rename(from: &str, to: &str) -> Change {
 }
 
 fn alter(column: &str, ty: ColumnType) -> Change {
-    Change::AlterColumnType { table: "orders".into(), column: column.into(), ty }
+    Change::AlterColumnType { table: "orders".into(), column: column.into(), ty, was: None }
 }
 
 fn with_default(ty: ColumnType, default: &str) -> Column {
@@ -122,6 +122,7 @@ fn columns_are_renamed_dropped_and_filled() {
         table: "orders".into(),
         from: from.into(),
         to: to.into(),
+        was: None,
         only: vec![],
     };
     twice(&mut *sink, &rename("note", "select"));
@@ -327,7 +328,13 @@ fn treacherous() -> (Vec<Change>, Arc<TargetTable>) {
     let changes = vec![
         rename("note", "b"),
         add(with_default(varchar(), "'new'").renamed("note")),
-        Change::FillColumn { table: "orders".into(), from: "b".into(), to: "note".into(), only: vec![] },
+        Change::FillColumn {
+            table: "orders".into(),
+            from: "b".into(),
+            to: "note".into(),
+            was: None,
+            only: vec![],
+        },
         Change::DropColumn { table: "orders".into(), column: "b".into() },
         rename("note", "c"),
         add(Column::new("note", int())),
@@ -839,7 +846,7 @@ fn defaults_and_comments_are_those_of_the_source_as_far_as_they_mean_the_same() 
     // the comments of columns are where they were when their types change, and a default goes until it is set anew
     twice(
         &mut *sink,
-        &Change::AlterColumnType { table: "all".into(), column: "c0".into(), ty: bigint(false) },
+        &Change::AlterColumnType { table: "all".into(), column: "c0".into(), ty: bigint(false), was: None },
     );
     twice(&mut *sink, &alter(0, Some("8")));
     sink.commit(3, &binding(3)).unwrap();

@@ -155,6 +155,7 @@ fn columns_are_renamed_dropped_and_filled() {
         table: "orders".into(),
         from: from.into(),
         to: to.into(),
+        was: None,
         only: vec![],
     };
     twice(&mut *sink, &rename("note", "select"));
@@ -259,8 +260,12 @@ fn a_type_changes_with_the_values_that_are_there() {
              CREATE VIEW seen AS SELECT id, price FROM orders;",
         )
         .unwrap();
-    let alter =
-        |column: &str, ty| Change::AlterColumnType { table: "orders".into(), column: column.into(), ty };
+    let alter = |column: &str, ty| Change::AlterColumnType {
+        table: "orders".into(),
+        column: column.into(),
+        ty,
+        was: None,
+    };
     let big = ColumnType::Int { width: IntWidth::Big, unsigned: true };
     twice(&mut *sink, &alter("price", decimal(12, 4)));
     twice(&mut *sink, &alter("age", ColumnType::Double { unsigned: false }));
@@ -309,7 +314,8 @@ fn a_type_changes_with_the_values_that_are_there() {
 #[test]
 fn a_value_that_does_not_convert_stops_the_change_whole() {
     let (folder, mut sink) = filled();
-    let change = Change::AlterColumnType { table: "orders".into(), column: "note".into(), ty: int() };
+    let change =
+        Change::AlterColumnType { table: "orders".into(), column: "note".into(), ty: int(), was: None };
     refused(sink.apply(&change), codes::TARGET_DDL, &["\"note\"", "key (1)", "\"a\"", "help:"]);
     sink.commit(2, &binding(2)).unwrap();
     assert_eq!(query(folder.path(), "SELECT * FROM orders"), ["1|a", "2|b"]);

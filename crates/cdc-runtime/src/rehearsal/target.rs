@@ -252,7 +252,7 @@ impl Sink for Target {
                     .filter(|key| same_name(key, from))
                     .for_each(|key| *key = to.as_str().into());
             }
-            TargetSchemaChange::FillColumn { table: name, from, to, only } => {
+            TargetSchemaChange::FillColumn { table: name, from, to, only, .. } => {
                 let table = self.table(name)?;
                 let (from, to) = (table.there(name, from)?, table.there(name, to)?);
                 let (old, new) = (table.columns[from].ty.clone(), table.columns[to].ty.clone());
@@ -283,7 +283,7 @@ impl Sink for Target {
                     });
                 }
             }
-            TargetSchemaChange::AlterColumnType { table: name, column, ty } => {
+            TargetSchemaChange::AlterColumnType { table: name, column, ty, .. } => {
                 let table = self.table(name)?;
                 let at = table.there(name, column)?;
                 let old = std::mem::replace(&mut table.columns[at].ty, ty.clone());

@@ -91,9 +91,10 @@ fn schema_changes_are_made_in_every_row() {
             table: name(),
             from: "id".into(),
             to: "b".into(),
+            was: None,
             only: only.clone(),
         },
-        TargetSchemaChange::AlterColumnType { table: name(), column: "b".into(), ty: decimal },
+        TargetSchemaChange::AlterColumnType { table: name(), column: "b".into(), ty: decimal, was: None },
         TargetSchemaChange::RenameColumn { table: name(), from: "id".into(), to: "number".into() },
         TargetSchemaChange::DropColumn { table: name(), column: "none".into() },
     ] {
@@ -109,6 +110,7 @@ fn schema_changes_are_made_in_every_row() {
     target.apply(&remove).unwrap();
     assert_eq!(held(&mut target, &shown).rows.len(), 1);
     let text = ColumnType::Bit { width: 1 };
-    let refused = TargetSchemaChange::AlterColumnType { table: name(), column: "b".into(), ty: text };
+    let refused =
+        TargetSchemaChange::AlterColumnType { table: name(), column: "b".into(), ty: text, was: None };
     assert_eq!(target.apply(&refused).unwrap_err().code(), codes::TARGET_DDL);
 }

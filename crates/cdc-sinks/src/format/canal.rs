@@ -199,7 +199,7 @@ impl Canal {
             TargetSchemaChange::RenameColumn { table, from, to } => {
                 ("ALTER", table, alter(table, format!("RENAME COLUMN {} TO {}", name(from), name(to))))
             }
-            TargetSchemaChange::FillColumn { table, from, to, only } => (
+            TargetSchemaChange::FillColumn { table, from, to, only, .. } => (
                 "QUERY",
                 table,
                 format!("UPDATE {} SET {} = {}{}", name(table), name(to), name(from), rows(only)),
@@ -217,7 +217,7 @@ impl Canal {
             TargetSchemaChange::DropColumn { table, column } => {
                 ("ALTER", table, alter(table, format!("DROP COLUMN {}", name(column))))
             }
-            TargetSchemaChange::AlterColumnType { table, column: of, ty } => {
+            TargetSchemaChange::AlterColumnType { table, column: of, ty, .. } => {
                 let nullable = known(table, of).is_none_or(|c| c.nullable);
                 let new = Column { ty: ty.clone(), nullable, ..Column::new(of.as_str(), ty.clone()) };
                 ("ALTER", table, alter(table, format!("MODIFY COLUMN {}", column(&new))))

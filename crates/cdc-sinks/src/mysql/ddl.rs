@@ -73,7 +73,7 @@ impl Change<'_> {
                 self.add_column(table, column, *implicit, *keeps_default)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
-            TargetSchemaChange::FillColumn { table, from, to, only } => {
+            TargetSchemaChange::FillColumn { table, from, to, only, .. } => {
                 self.fill_column(table, from, to, only)
             }
             TargetSchemaChange::ResetColumn { table, column, implicit, only } => {
@@ -90,7 +90,9 @@ impl Change<'_> {
                     )),
                 })
             }
-            TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            TargetSchemaChange::AlterColumnType { table, column, ty, .. } => {
+                self.alter_type(table, column, ty)
+            }
             TargetSchemaChange::AlterColumnDefault { table, column } => self.alter_default(table, column),
             TargetSchemaChange::AlterComment { table, column: None, comment } => {
                 let found = self.there(table)?;

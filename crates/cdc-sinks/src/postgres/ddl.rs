@@ -44,14 +44,16 @@ impl Change<'_> {
                 self.add_column(table, column, *implicit, *keeps_default)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
-            TargetSchemaChange::FillColumn { table, from, to, only } => {
-                self.fill_column(table, from, to, only)
+            TargetSchemaChange::FillColumn { table, from, to, was, only } => {
+                self.fill_column(table, from, to, was.as_ref(), only)
             }
             TargetSchemaChange::ResetColumn { table, column, implicit, only } => {
                 self.reset_column(table, column, *implicit, only)
             }
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
-            TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            TargetSchemaChange::AlterColumnType { table, column, ty, was } => {
+                self.alter_type(table, column, ty, was.as_ref())
+            }
             TargetSchemaChange::AlterColumnDefault { table, column } => self.alter_default(table, column),
             TargetSchemaChange::AlterComment { table, column, comment } => {
                 let found = self.there(table)?;
@@ -364,14 +366,20 @@ impl Change<'_> {
         }
     }
 
-    fn alter_type(&self, table: &str, column: &str, ty: &ColumnType) -> Result<()> {
+    fn alter_type(&self, table: &str, column: &str, ty: &ColumnType, was: Option<&ColumnType>) -> Result<()> {
         let found = self.there(table)?;
         let Some(there) = found.column(column) else { return Err(no_column(&found, column)) };
         let in_key = found.key_columns().contains(&there.name.as_str());
-        self.retype(&found, there, ty, &declared(ty, in_key))
+        self.retype(&found, there, (was, ty), &declared(ty, in_key))
     }
 
-    fn retype(&self, found: &Found, column: &FoundColumn, ty: &ColumnType, wanted: &str) -> Result<()> {
+    fn retype(
+        &self,
+        found: &Found,
+        column: &FoundColumn,
+        (was, ty): (Option<&ColumnType>, &ColumnType),
+        wanted: &str,
+    ) -> Result<()> {
         let name = quote(&column.name);
         // the server would have to convert the default too, and not by our rules: it is set anew by the change behind this one
         let drops =
@@ -400,7 +408,7 @@ impl Change<'_> {
             .note(why)
             .help("copy the table anew, or exclude alter_column_type from the flow's schema changes")
         };
-        let conversion = conversion(&column.declared, ty, &name).map_err(|why| {
+        let conversion = conversion(&column.declared, was, ty, &name).map_err(|why| {
             let shown = self.value_where(found, column, "true").unwrap_or_default();
             cannot(format!("{shown}: {why}"))
         })?;
@@ -445,7 +453,14 @@ impl Change<'_> {
     }
 
     /// Gives one column the values of another.
-    fn fill_column(&self, table: &str, from: &str, to: &str, only: &[(Column, Row)]) -> Result<()> {
+    fn fill_column(
+        &self,
+        table: &str,
+        from: &str,
+        to: &str,
+        was: Option<&ColumnType>,
+        only: &[(Column, Row)],
+    ) -> Result<()> {
         let found = self.there(table)?;
         let Some(source) = found.column(from) else { return Err(no_column(&found, from)) };
         let Some(target) = found.column(to) else { return Err(no_column(&found, to)) };
@@ -474,7 +489,7 @@ impl Change<'_> {
         if source.declared != target.declared {
             let converted = column_type(&target.declared)
                 .ok_or_else(|| "it is not known what the type holds".to_owned())
-                .and_then(|ty| conversion(&source.declared, &ty, &name));
+                .and_then(|ty| conversion(&source.declared, was, &ty, &name));
             match converted {
                 Ok(Conversion { using: expression, exact }) => {
                     if let Some(exact) = exact
@@ -520,7 +535,7 @@ impl Change<'_> {
         for (there, column) in &wanted {
             if there.declared == "json" {
                 // it has no order and no equality
-                self.retype(&found, there, &column.ty, &declared(&column.ty, true))?;
+                self.retype(&found, there, (None, &column.ty), &declared(&column.ty, true))?;
             }
         }
         if names.is_empty() {
@@ -572,8 +587,14 @@ struct Conversion {
     exact: Option<String>,
 }
 
-/// The conversion of a column, which is named in quotes, to another type of the source; or why it is not certain.
-fn conversion(from: &str, to: &ColumnType, name: &str) -> std::result::Result<Conversion, String> {
+/// The conversion of a column, which is named in quotes, to another type of the source; or why it is not certain. `was`: the type of the
+/// source that it was declared for.
+fn conversion(
+    from: &str,
+    was: Option<&ColumnType>,
+    to: &ColumnType,
+    name: &str,
+) -> std::result::Result<Conversion, String> {
     let (words, numbers) = parts(from);
     let words = words.as_str();
     let whole = matches!(words, "smallint" | "integer" | "bigint")
@@ -627,7 +648,9 @@ fn conversion(from: &str, to: &ColumnType, name: &str) -> std::result::Result<Co
         },
         ColumnType::VarChar { .. } | ColumnType::Text { .. } => match words {
             "text" | "json" | "uuid" | "numeric" | "integer" | "bigint" => all(format!("{name}::text")),
-            // a YEAR prints as 0000
+            "smallint" if matches!(was, Some(ColumnType::Int { .. })) => all(format!("{name}::text")),
+            "smallint" if matches!(was, Some(ColumnType::Year)) => all(format!("lpad({name}::text, 4, '0')")),
+            // it may have been a YEAR, which prints as 0000
             "smallint" => some(format!("{name}::text"), format!("{name} <> 0")),
             "date" => some(format!("{name}::text"), format!("{name} >= '0001-01-01'")),
             "timestamp without time zone" => {
@@ -651,7 +674,7 @@ fn conversion(from: &str, to: &ColumnType, name: &str) -> std::result::Result<Co
             "text" => all(format!("rtrim({name}, ' ')")),
             _ => {
                 let text = ColumnType::VarChar { length: 0, charset: cdc_core::schema::Charset::utf8mb4() };
-                conversion(from, &text, name)
+                conversion(from, was, &text, name)
             }
         },
         ColumnType::Enum { labels, .. } if words == "text" => {

@@ -45,14 +45,16 @@ impl Change<'_> {
                 self.add_column(table, column, *implicit)
             }
             TargetSchemaChange::RenameColumn { table, from, to } => self.rename_column(table, from, to),
-            TargetSchemaChange::FillColumn { table, from, to, only } => {
+            TargetSchemaChange::FillColumn { table, from, to, only, .. } => {
                 self.fill_column(table, from, to, only)
             }
             TargetSchemaChange::ResetColumn { table, column, implicit, only } => {
                 self.reset_column(table, column, *implicit, only)
             }
             TargetSchemaChange::DropColumn { table, column } => self.drop_column(table, column),
-            TargetSchemaChange::AlterColumnType { table, column, ty } => self.alter_type(table, column, ty),
+            TargetSchemaChange::AlterColumnType { table, column, ty, .. } => {
+                self.alter_type(table, column, ty)
+            }
             // SQLite has no comments, and a default is altered by nothing but a new table: what others' rows read is not
             // worth copying all rows. So a table is made without, and its columns keep the one that they were added with.
             TargetSchemaChange::AlterColumnDefault { .. } | TargetSchemaChange::AlterComment { .. } => Ok(()),

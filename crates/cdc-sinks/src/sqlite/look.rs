@@ -215,6 +215,7 @@ impl Found {
                             table: self.name.clone(),
                             column: found.name.clone(),
                             ty: column.ty.clone(),
+                            was: None,
                         }
                     }),
                     ..misfit(

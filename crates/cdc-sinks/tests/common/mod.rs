@@ -91,6 +91,7 @@ pub fn changes_of_one_shard(sink: &mut dyn Sink) {
             table: name(),
             from: "note".into(),
             to: "copy".into(),
+            was: None,
             only: only("A"),
         },
         TargetSchemaChange::ResetColumn { table: name(), column: note, implicit: false, only: only("it's") },

@@ -123,7 +123,7 @@ fn shape_changes_keep_the_rows_and_their_number(place: &dyn Place) {
             keeps_default: false,
         },
         TargetSchemaChange::RenameColumn { table: name(), from: "line".into(), to: "text".into() },
-        TargetSchemaChange::AlterColumnType { table: name(), column: "n".into(), ty: varchar() },
+        TargetSchemaChange::AlterColumnType { table: name(), column: "n".into(), ty: varchar(), was: None },
         TargetSchemaChange::DropColumn { table: name(), column: "x".into() },
         TargetSchemaChange::AlterNullability { table: name(), column: "n".into(), nullable: false },
         TargetSchemaChange::RenameTable { from: name(), to: "pages".into() },

@@ -27,7 +27,7 @@ use cdc_core::event::{Batch, Op, Origin, SchemaEvent};
 use cdc_core::plan::explain::as_written;
 use cdc_core::plan::view::bind::TableInput;
 use cdc_core::schema::{Column, ColumnType, TableId, TableSchema, same_name};
-use cdc_core::schema_change::SchemaChange;
+use cdc_core::schema_change::{self, SchemaChange};
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, Row, Value, codes};
 use differential_dataflow::VecCollection;
@@ -553,7 +553,7 @@ fn still_reads(input: &TableInput, event: &SchemaEvent) -> Result<()> {
         Some(place) => error.note(place).note(format!("the statement: {}", event.statement)),
         None => error,
     };
-    for change in event.changes.iter().filter(|change| *change.table() == input.table) {
+    for change in schema_change::told(&event.changes).iter().filter(|change| *change.table() == input.table) {
         match change {
             SchemaChange::DropColumn { column, .. } if reads(column) => {
                 let name = as_written(column);

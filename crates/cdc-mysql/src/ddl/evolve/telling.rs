@@ -6,7 +6,7 @@ use super::super::index::{self, same};
 use super::{Final, Shape};
 use cdc_core::codes;
 use cdc_core::schema::{Column, TableSchema};
-use cdc_core::schema_change::{ColumnPosition, SchemaChange};
+use cdc_core::schema_change::{ASIDE, ColumnPosition, SchemaChange};
 use std::sync::Arc;
 
 /// A change does not fit the running copy.
@@ -237,7 +237,7 @@ fn from_scratch(old: &TableSchema, shape: &Shape) -> Result<Vec<SchemaChange>, M
         // Every name wanted is taken by another that waits: a ring. One of them steps aside.
         if blocked.len() == before {
             spare += 1;
-            telling.rename(blocked[0].number, &Arc::from(format!("_cdc_spare_{spare}")))?;
+            telling.rename(blocked[0].number, &Arc::from(format!("{ASIDE}{spare}")))?;
             if spare > before {
                 return Err(Misfit);
             }
