@@ -931,10 +931,10 @@ fn warn_of_keys(plan: &Plan, schemas: &[Arc<TableSchema>], status: &StatusHandle
 }
 
 /// The first pause before something is tried again at the start, or the run goes back.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
+pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(250);
 
 /// And the longest.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Who is told of a source or target that is waited for, who may end it, and for how long it goes on: without end if there is no limit.
 struct Waiting<'a> {
