@@ -4,7 +4,7 @@ mod common;
 #[path = "common/mysql.rs"]
 mod target;
 
-use cdc_core::connector::Comparison;
+use cdc_core::connector::{Comparison, TargetChange};
 use cdc_core::schema::{Charset, Column, ColumnType, IntWidth, LobSize};
 use cdc_core::value::{Date, DateTime, Time, Timestamp, Value};
 use cdc_core::{Row, codes};
@@ -388,7 +388,7 @@ fn the_invalid_value_of_an_enum_is_told_from_a_member_of_no_characters() {
     let rows: Vec<Row> =
         (0..).zip(&values).map(|(id, value)| Row::pack([Value::Int(id), value.clone()])).collect();
     let columns = || vec![Column::new("id", int()).not_null(), Column::new("e", no_characters())];
-    let (keyed, lines) = (table("keyed", columns(), &[0]), table("rows", columns(), &[]));
+    let (keyed, lines) = (table("keyed", columns(), &[0]), table("keyless", columns(), &[]));
     let mut sink = target.claimed();
     sink.prepare(&keyed).unwrap();
     sink.prepare(&lines).unwrap();
@@ -416,7 +416,7 @@ fn the_invalid_value_of_an_enum_is_told_from_a_member_of_no_characters() {
     };
     assert_eq!(scanned(), (0, 0));
     for (from, to, id) in [("0", "2", 0), ("2", "'bad'", 2)] {
-        for table in ["keyed", "rows"] {
+        for table in ["keyed", "keyless"] {
             target.run(&format!(
                 "SET sql_mode = ''; UPDATE {table} SET e = {to} WHERE id = {id} AND e = {from}"
             ));

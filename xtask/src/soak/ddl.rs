@@ -269,13 +269,7 @@ impl Soak {
         say!("== caught up in {caught_up:.1} s; cdc verify");
         let verified = program::verify(&self.program, &self.folder)?;
         let tables = self.promises()?;
-        let compared = match self.target.open()? {
-            Some(db) => {
-                let all = compare::all(&self.server, &db, "soak\\_evolve")?;
-                format!("compared directly: {} tables, {} rows, 0 differences", all.tables, all.rows)
-            }
-            None => "not compared directly".into(),
-        };
+        let compared = compare::all(&self.server, &self.target, "soak_evolve.")?.summary()?;
         let c = &self.counts;
         Ok(format!(
             "ddl, {} seed {}: {} starts, {} kills, {} at named steps, {} stops, {} columns protected; {}; \
