@@ -101,6 +101,9 @@ pub struct RunArgs {
     /// a time in UTC ("2026-01-31 12:00:00"), a place of the log (binlog.000042:1234), or a GTID set
     #[arg(long, value_name = "WHEN", value_parser = until)]
     pub until: Option<Until>,
+    /// How long a source or a target that cannot be reached when the run starts is waited for; later it is waited for without limit
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=31_536_000))]
+    pub wait: u64,
     /// Workers to spread rows over, by key
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,

@@ -492,7 +492,7 @@ fn a_source_that_is_not_there_is_a_failed_run() {
     // port 1 of this machine: nobody listens, and the answer comes at once
     let text = GOOD.replace(":3306", ":1").replace("  tables ", "  connect_timeout = \"2s\"\n  tables ");
     let place = Place::with(&[("shop.cdc", text.as_bytes())]);
-    let run = place.cdc(&["run", "shop.cdc", "--state", "st"]);
+    let run = place.cdc(&["run", "shop.cdc", "--state", "st", "--wait", "0"]);
     assert_eq!((run.code, run.errors(), run.out.as_str()), (3, 1, ""), "{}", run.err);
     assert!(
         run.err.contains("pipeline \"shop\": src (mysql) => dw (sqlite), nowhere (null), 1 worker"),
@@ -503,7 +503,7 @@ fn a_source_that_is_not_there_is_a_failed_run() {
     assert!(place.path("st").is_dir() && !place.path("state").exists());
     assert!(!place.path("dw.db").exists());
 
-    let json = place.cdc(&["run", "shop.cdc", "--state", "st", "--log-format", "json"]);
+    let json = place.cdc(&["run", "shop.cdc", "--state", "st", "--wait", "0", "--log-format", "json"]);
     assert_eq!((json.code, json.out.as_str()), (3, ""));
     let lines: Vec<Value> =
         json.err.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect();
@@ -529,7 +529,7 @@ fn the_default_state_folder_is_beside_the_file() {
     let place = Place::with(&[]);
     fs::create_dir(place.path("sub")).expect("a folder");
     fs::write(place.path("sub/shop.cdc"), text).expect("a file");
-    assert_eq!(place.cdc(&["run", "sub/shop.cdc"]).code, 3);
+    assert_eq!(place.cdc(&["run", "sub/shop.cdc", "--wait", "0"]).code, 3);
     assert!(place.path("sub/state").is_dir() && !place.path("state").exists());
 }
 
@@ -592,7 +592,8 @@ fn a_dumb_terminal_and_a_log_of_ci_get_lines() {
     let place = Place::with(&[("shop.cdc", text.as_bytes())]);
     let on_terminal = |term: &str, ci: &str, columns: u16| {
         let mut command = Command::new("/usr/bin/script");
-        let line = format!("stty cols {columns}; {} run shop.cdc --state st", env!("CARGO_BIN_EXE_cdc"));
+        let line =
+            format!("stty cols {columns}; {} run shop.cdc --state st --wait 0", env!("CARGO_BIN_EXE_cdc"));
         command
             .args(["-qec", &line, "/dev/null"])
             .current_dir(place.0.path())

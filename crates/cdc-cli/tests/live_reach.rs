@@ -1,4 +1,4 @@
-//! Targets that cannot be reached when a run starts, and accounts that they do not let in.
+//! Sources and targets that cannot be reached when a run starts, and accounts that they do not let in.
 
 mod support;
 
@@ -22,6 +22,8 @@ fn postgres(port: u16, more: &str) -> String {
          password = \"${{CDC_LIVE_PASSWORD}}\" {more} }}\nsrc.* => dw.*"
     )
 }
+
+const SQLITE: &str = "sink dw = sqlite { path = \"target.db\" }\nsrc.* => dw.*";
 
 #[test]
 fn a_target_that_is_not_up_yet_is_waited_for_and_that_is_told() -> Result<()> {
@@ -52,6 +54,173 @@ fn a_target_that_is_not_up_yet_is_waited_for_and_that_is_told() -> Result<()> {
     run.interrupt()?;
     run.wait()?.failed(2001)?;
     ensure!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    Ok(())
+}
+
+#[test]
+fn a_source_that_is_not_up_yet_is_waited_for_and_that_is_told() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE dawn; CREATE TABLE dawn.t (id INT PRIMARY KEY); INSERT INTO dawn.t VALUES (1), (2), (3)")?;
+    let proxy = Proxy::start(server.port())?;
+    let mut job = Job::new(server, "dawn", SQLITE);
+    job.connect_to(proxy.port());
+    // at the first start, and at one that goes on
+    for rows in [3, 4] {
+        proxy.refuse(true);
+        let mut run = job.start(&["--until", "caught-up"])?;
+        run.says("source \"src\": trying again in 500ms")?;
+        ensure!(run.err().contains("warning[E100"), "{}", run.err());
+        // whoever only looks is told at once
+        for command in ["check", "verify"] {
+            let begun = Instant::now();
+            let args: &[&str] = if command == "check" { &["--live"] } else { &[] };
+            let looked = Run::start(&mut job.command(command, args))?.wait()?;
+            ensure!(looked.code == Some(3) && looked.err.contains("error[E100"), "{}", looked.text());
+            ensure!(!looked.err.contains("trying again"), "{}", looked.text());
+            ensure!(begun.elapsed() < Duration::from_secs(5), "{command}: {:?}", begun.elapsed());
+        }
+        proxy.refuse(false);
+        let said = run.wait()?;
+        ensure!(said.code == Some(0), "{}", said.text());
+        ensure!(job.verify()? == rows && job.compare(server, ("dawn", "t"), "t")? as u64 == rows);
+        server.sql("INSERT IGNORE INTO dawn.t VALUES (4)")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn nobody_is_waited_for_for_ever_at_the_start() -> Result<()> {
+    let server = server();
+    server.sql("CREATE DATABASE never; CREATE TABLE never.t (id INT PRIMARY KEY)")?;
+    let nobody = ReservedPort::find()?;
+    let mut no_source = Job::new(server, "never", SQLITE);
+    no_source.connect_to(nobody.port);
+    let no_targets =
+        [mysql(nobody.port, ""), postgres(nobody.port, "")].map(|b| Job::new(server, "never", &b));
+    for (job, code) in no_targets.iter().map(|j| (j, 2001)).chain([(&no_source, 1001)]) {
+        for (wait, tries) in [("0", 0), ("1", 2)] {
+            let begun = Instant::now();
+            let said = job.start(&["--wait", wait])?.wait()?;
+            said.failed(code)?;
+            ensure!(said.err.matches("trying again in").count() == tries, "{}", said.text());
+            ensure!(tries == 0 || said.err.contains("it was tried for 1s"), "{}", said.text());
+            ensure!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        }
+    }
+    Ok(())
+}
+
+/// Whatever the start is at: source or target are looked at, claimed, tables are made. Each first start goes on and ends equal.
+#[test]
+fn a_connection_that_is_cut_at_any_byte_of_a_start_is_made_again() -> Result<()> {
+    let server = server();
+    server.sql(
+        "CREATE DATABASE cuts; CREATE TABLE cuts.t (id INT PRIMARY KEY, v INT) COMMENT 'one';
+         CREATE TABLE cuts.log (line INT); INSERT INTO cuts.t VALUES (1, 1), (2, 2); INSERT INTO cuts.log VALUES (7), (7), (8)",
+    )?;
+    let my = Server::start(ServerOptions::of_this_run())?;
+    my.sql("GRANT ALL ON dw.* TO cdc@'%'")?;
+    let pg = Postgres::start(PostgresOptions::default())?;
+    for of in ["source", "mysql", "postgres"] {
+        let proxy = Proxy::start(match of {
+            "source" => server.port(),
+            "mysql" => my.port(),
+            _ => pg.port(),
+        })?;
+        let (mut after, mut met, mut whole) = (40, 0, 0);
+        // until three have ended before so much was sent
+        while whole < 3 {
+            my.sql("DROP DATABASE IF EXISTS dw; CREATE DATABASE dw")?;
+            pg.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT ALL ON SCHEMA public TO public")?;
+            let mut job = match of {
+                "source" => Job::new(server, "cuts", SQLITE),
+                "mysql" => Job::new(server, "cuts", &mysql(proxy.port(), "")),
+                _ => Job::new(server, "cuts", &postgres(proxy.port(), "")),
+            };
+            if of == "source" {
+                job.connect_to(proxy.port());
+            }
+            proxy.cut_after(after);
+            let said = job.start(&["--until", "caught-up"])?.wait()?;
+            ensure!(said.code == Some(0), "{of}, cut after {after}: {}", said.text());
+            proxy.cut_after(u32::MAX);
+            ensure!(job.verify()? == 5, "{of}, cut after {after}: {}", said.text());
+            if said.err.contains("trying again in") {
+                met += 1
+            } else {
+                whole += 1
+            }
+            after = after * 5 / 4;
+        }
+        println!("{of}: {met} starts were cut and tried again, up to {after} bytes");
+        ensure!(met > 5, "{of}: {met}");
+    }
+    Ok(())
+}
+
+/// A transaction that is too large to be held is lost at a cut when most of it has been written: the run reads it again.
+#[test]
+fn a_cut_in_a_transaction_that_is_not_held_goes_back_to_the_checkpoint() -> Result<()> {
+    const ROWS: u64 = 120_000;
+    let server = server();
+    let my = Server::start(ServerOptions::of_this_run())?;
+    my.sql("CREATE DATABASE dw; GRANT ALL ON dw.* TO cdc@'%'")?;
+    let pg = Postgres::start(PostgresOptions::default())?;
+    for (database, port) in [("back_my", my.port()), ("back_pg", pg.port())] {
+        server.sql(&format!(
+            "CREATE DATABASE {database}; CREATE TABLE {database}.t (id INT PRIMARY KEY, v VARCHAR(300)); CREATE TABLE {database}.log (line INT);
+             INSERT INTO {database}.t VALUES (0, 'first'); INSERT INTO {database}.log VALUES (1), (1)"
+        ))?;
+        let proxy = Proxy::start(port)?;
+        let is_my = port == my.port();
+        let job = Job::new(
+            server,
+            database,
+            &if is_my { mysql(proxy.port(), "") } else { postgres(proxy.port(), "") },
+        );
+        let mut run = job.start(&[])?;
+        run.says("snapshot complete")?;
+        server.sql(&format!(
+            "USE {database}; {}; BEGIN; INSERT INTO log VALUES (1), (2), (2);
+             INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ROWS})
+               SELECT n, CONCAT(REPEAT('x', 200), n) FROM s;
+             INSERT INTO log VALUES (2), (3); COMMIT",
+            server.kind().recursion(ROWS)
+        ))?;
+        // behind 16 MiB: what is uncommitted is seen by what it takes
+        run.until("most of it is written", |_| {
+            let sql = if is_my {
+                "SELECT COALESCE(MAX(trx_rows_modified), 0) FROM information_schema.INNODB_TRX"
+            } else {
+                "SELECT pg_relation_size('t') / 300"
+            };
+            let found = if is_my { my.sql(sql) } else { pg.sql(sql) }?;
+            Ok(found.trim().parse::<u64>()? > 85_000)
+        })?;
+        proxy.cut_all();
+        run.says("going back to the last checkpoint in 250ms")?;
+        ensure!(run.err().contains("too large to be held"), "{}", run.err());
+        run.until("all of it is there", |_| {
+            let sql = if is_my { "SELECT COUNT(*) FROM dw.t" } else { "SELECT COUNT(*) FROM t" };
+            Ok(if is_my { my.sql(sql) } else { pg.sql(sql) }?.trim() == (ROWS + 1).to_string())
+        })?;
+        // it follows as before, and no line of a table without key is there twice
+        server.sql(&format!(
+            "USE {database}; UPDATE t SET v = 'last' WHERE id = 0; INSERT INTO log VALUES (3)"
+        ))?;
+        run.until("it follows", |_| {
+            let sql = format!(
+                "SELECT line, COUNT(*) FROM {}log GROUP BY line ORDER BY line",
+                if is_my { "dw." } else { "" }
+            );
+            let found = if is_my { my.sql(&sql) } else { pg.sql(&sql) }?;
+            let words: Vec<&str> = found.split(['\t', '|', '\n']).filter(|w| !w.is_empty()).collect();
+            Ok(words == ["1", "3", "2", "3", "3", "2"])
+        })?;
+        run.stop()?;
+        job.catch_up(&[])?;
+        ensure!(job.verify()? == ROWS + 1 + 8);
+    }
     Ok(())
 }
 

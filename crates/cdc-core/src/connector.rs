@@ -527,5 +527,5 @@ pub trait TargetReader: Send {
     -> Result<()>;
 
     /// The key of a row, encoded as the target stores it; without key, the whole row.
-    fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8>;
+    fn encode_key(&mut self, table: &TargetTable, row: &Row) -> Vec<u8>;
 }

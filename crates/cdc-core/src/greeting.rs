@@ -4,6 +4,8 @@
 //! ed25519 sends 32 random bytes and no zero behind them, so one login in 256 is refused although the password is right. A refusal tells
 //! neither the method nor the server. So at a MariaDB it is believed when [`LOGINS`] in a row were refused, which chance does to one in 4
 //! billion; at a MySQL, which may count them (`FAILED_LOGIN_ATTEMPTS`), at once.
+//!
+//! And where nobody answers: whether the host is away or named wrong ([`is_no_host`]), as far as that can be told.
 
 use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -65,6 +67,14 @@ fn version(mut stream: impl Read) -> Option<String> {
     None
 }
 
+/// Does an error of a connection say that no host has this name? (A name server that does not answer is another matter.)
+#[must_use]
+pub fn is_no_host(said: &str) -> bool {
+    ["Name or service not known", "No address associated", "nodename nor servname"]
+        .iter()
+        .any(|words| said.contains(words))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +112,11 @@ mod tests {
         answering.join().unwrap();
         assert!(!is());
         assert!(!is_mariadb(Some(Path::new("/nowhere")), "127.0.0.1", port, wait));
+    }
+
+    #[test]
+    fn a_name_that_no_host_has_is_told_from_a_name_server_that_is_silent() {
+        assert!(is_no_host("failed to lookup address information: Name or service not known"));
+        assert!(!is_no_host("failed to lookup address information: Temporary failure in name resolution"));
     }
 }

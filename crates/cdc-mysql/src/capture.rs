@@ -26,7 +26,7 @@ use crate::binlog::shadow;
 use crate::binlog::xa::{self, Branches};
 use crate::binlog::{LogItem, LogPoint, LogReader, RowChange, SkipUntil};
 use crate::config::{Config, StartMode};
-use crate::conn::{connect, query_value};
+use crate::conn::{connect, connect_first, query_value};
 use crate::ddl::online;
 use crate::gtid::{Gtid, GtidSet};
 use crate::narrow::Narrow;
@@ -381,7 +381,7 @@ impl Capture {
         if config.files.is_some() {
             return Capture::of_files(config, None);
         }
-        let mut conn = connect(&config).await?;
+        let mut conn = connect_first(&config).await?;
         let (server, checks) = preflight::check(&mut conn, &config).await?;
         preflight::ensure(&checks)?;
         let copy = matches!(config.start, StartMode::Initial | StartMode::Snapshot);

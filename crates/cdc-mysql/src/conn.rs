@@ -27,6 +27,11 @@ const SESSION: &[&str] = &["SET SESSION character_set_results = NULL, time_zone 
 /// Definite: `ACCESS_DENIED`, `TLS_FAILED`, `FILE_UNREADABLE`, `OPTION_VALUE`. Transient: `CONNECT_FAILED`, also
 /// when it takes longer than `connect_timeout`, at whatever step.
 pub async fn connect(config: &Config) -> Result<Conn> {
+    connect_once(config, true).await
+}
+
+/// `again`: the server is one that was there.
+async fn connect_once(config: &Config, again: bool) -> Result<Conn> {
     config.ensure_connectable()?;
     let secure = tls::options(config)?;
     let password = password(config)?;
@@ -67,7 +72,10 @@ pub async fn connect(config: &Config) -> Result<Conn> {
         }
         match opened {
             Ok(Ok(conn)) => Ok(conn),
-            Ok(Err(error)) => Err(connect_error(&error, config, &place, is_secure)),
+            Ok(Err(error)) => {
+                let shown = connect_error(&error, config, &place, is_secure);
+                Err(if !again && is_no_host(&error) { shown.into_definite() } else { shown })
+            }
             Err(panic) if says(&*panic, PARSEC) => Err(method_not_built("parsec", &place, config.account())),
             Err(_panic) => Err(not_sendable(&place)),
         }
@@ -79,6 +87,14 @@ pub async fn connect(config: &Config) -> Result<Conn> {
         )
         .help("check that the server runs and that url names its host and port, or raise connect_timeout"))
     })
+}
+
+/// As [`connect`], for the first connection of a run or a look: a host that no name server knows is named wrong, and not away.
+///
+/// # Errors
+/// As [`connect`]; such a host is a definite `CONNECT_FAILED`.
+pub async fn connect_first(config: &Config) -> Result<Conn> {
+    connect_once(config, false).await
 }
 
 /// Bytes of a password that go into the RSA key of 2048 bits that servers make for themselves: 256 less OAEP's 42
@@ -215,6 +231,10 @@ fn connect_error(error: &mysql_async::Error, config: &Config, place: &str, is_se
 fn comes_again(error: &mysql_async::Error) -> bool {
     let mysql_async::Error::Io(IoError::Io(io)) = error else { return false };
     matches!(io.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput)
+}
+
+fn is_no_host(error: &mysql_async::Error) -> bool {
+    matches!(error, mysql_async::Error::Io(IoError::Io(io)) if greeting::is_no_host(&io.to_string()))
 }
 
 /// What came makes no sense as packets of a server.

@@ -9,13 +9,29 @@
 //! *Why (4) is before (5).* A sink that committed without a checkpoint would, after a crash, be met by a new start with
 //! a new position: rows deleted at the source in between would stay at the target for ever. So a target that holds
 //! our progress while there is no checkpoint to it is refused.
+//!
+//! *Who is away at the start is waited for.* Servers are started side by side with us, and restarted: so what ends with a *transient*
+//! error in (2), (3), (5) and (6) is done again with back-off, each try told, for [`RunOptions::wait`] since the first of
+//! them; then it is the error, since an address that is wrong looks the same as a server that is slow. It makes no difference
+//! whether a server has answered before: one that is refused at the very first connection is the usual case of a start side by side.
+//! *Definite* errors (account, database, rights, shape, a host that no name server knows) end the run at once, and whoever only looks
+//! (`check --live`, `verify`) does not wait. Why doing it again is right: (2) and (3) read only, and (2) begins anew as a whole;
+//! a claim may have happened although its answer was lost, and then raises the epoch once more; tables that (6) has made are
+//! found. A target that was away may stand elsewhere when it is back: a commit of the run before came through, or commits were
+//! lost with its server. So a claim compares with where the target stood when it was looked at, and is then a transient
+//! error; it is looked at again before it is claimed again, and cuts are made of what was seen last.
+//!
+//! *Going back.* A transaction that is too large to be held is not known any more once the target has lost a part of it. All of it is
+//! in the source's log still, and the last checkpoint knows the place: so the run ends its dataflow and begins again at (1), just as a new
+//! process would, with nothing kept but its counts. No limit holds then: as for any other loss later on, it is tried until the
+//! target is there or the run is told to stop.
 
 use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommitter};
 use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until, Views};
 use crate::state::{Checkpoint, StateDir, this_run};
-use crate::status::{Info, StatusHandle};
+use crate::status::{Info, Phase, StatusHandle};
 use crate::view_store::ViewStore;
-use cdc_core::connector::{JobIdentity, Resume, Sink, TargetSchemaChange, TargetTable, Upstream};
+use cdc_core::connector::{JobIdentity, Sink, TargetSchemaChange, TargetTable, Upstream};
 use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::{
     BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
@@ -23,7 +39,7 @@ use cdc_core::plan::program::{
 use cdc_core::plan::view::OnConflict;
 use cdc_core::plan::view::bind::{Graph, bind_again, bind_or_first};
 use cdc_core::plan::{self, FlowPlan, KeyConflict, Plan, SchemaChangeMode, SourcePlan};
-use cdc_core::position::Position;
+use cdc_core::position::{Binding, Position};
 use cdc_core::preflight::Check;
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
@@ -40,6 +56,7 @@ use cdc_schema::derivator::{Question, derive};
 use cdc_schema::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use timely::scheduling::SyncActivator;
@@ -56,6 +73,8 @@ pub struct RunOptions {
     pub workers: usize,
     /// When the run ends by itself.
     pub until: Until,
+    /// How long a source or target that cannot be reached is waited for at the start.
+    pub wait: Duration,
 }
 
 /// A run that ended well.
@@ -102,6 +121,8 @@ struct OpenSink {
     sink: Box<dyn Sink>,
     identity: JobIdentity,
     resumed: Tick,
+    /// Where that tick ends, if the target says so.
+    binding: Option<Binding>,
 }
 
 /// Runs a plan to its end.
@@ -109,24 +130,51 @@ struct OpenSink {
 /// # Errors
 /// The first definite error of any part; nothing behind it has been committed.
 pub fn run(plan: &Plan, options: &RunOptions, status: &StatusHandle, stop: &Stop) -> Result<Report> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let mut wait = FIRST_WAIT;
+    let mut patience = Some(options.wait);
+    loop {
+        let before = status.get().committed;
+        let back = Arc::new(AtomicBool::new(false));
+        let waiting = Waiting { status, stop, patience };
+        // each with threads of its own for input and output: nothing of one is at work in the next
+        let result = threads().and_then(|runtime| {
+            let result = run_on(&runtime, plan, options, &waiting, &back);
+            runtime.shutdown_timeout(Duration::from_millis(500));
+            result
+        });
+        let error = match result {
+            Err(error) if back.load(Ordering::SeqCst) && error.is_transient() && !stop.is_told() => error,
+            result => return result,
+        };
+        if status.get().committed > before {
+            wait = FIRST_WAIT;
+        }
+        let warning = Diagnostic { severity: Severity::Warning, ..error.diagnostic().clone() };
+        status.notice(warning.note(format!("going back to the last checkpoint in {wait:?}")));
+        status.update(|s| s.phase = Phase::Starting);
+        waiting.sleep(wait);
+        wait = (wait * 2).min(LONGEST_WAIT);
+        patience = None;
+    }
+}
+
+fn threads() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("cdc-io")
         .enable_all()
         .build()
-        .map_err(|e| Error::definite(codes::INTERNAL, format!("no threads for input and output: {e}")))?;
-    let result = run_on(&runtime, plan, options, status, stop);
-    runtime.shutdown_timeout(Duration::from_millis(500));
-    result
+        .map_err(|e| Error::definite(codes::INTERNAL, format!("no threads for input and output: {e}")))
 }
 
 fn run_on(
     runtime: &tokio::runtime::Runtime,
     plan: &Plan,
     options: &RunOptions,
-    status: &StatusHandle,
-    stop: &Stop,
+    waiting: &Waiting<'_>,
+    back: &Arc<AtomicBool>,
 ) -> Result<Report> {
+    let Waiting { status, stop, .. } = *waiting;
     let source = only_source(plan)?;
     let mut config = Config::from_options(&source.options)?.relative_to(&options.base);
     if let Until::At(StopAt::Timestamp(micros)) = &options.until {
@@ -146,17 +194,19 @@ fn run_on(
     }
     // until the source is there, Ctrl-C must not wait for its time-outs
     let mut stopped = stop.0.subscribe();
-    let capture = runtime.block_on(async {
-        let open = async {
-            match found.as_ref().and_then(|c| c.sources.get(&source.name)) {
-                Some(state) => Capture::resume(config.clone(), state).await,
-                None => Capture::start_telling(config.clone(), &|notice| status.notice(notice)).await,
+    let capture = waiting.until(&format!("source \"{}\"", source.name), |_| {
+        runtime.block_on(async {
+            let open = async {
+                match found.as_ref().and_then(|c| c.sources.get(&source.name)) {
+                    Some(state) => Capture::resume(config.clone(), state).await,
+                    None => Capture::start_telling(config.clone(), &|notice| status.notice(notice)).await,
+                }
+            };
+            tokio::select! {
+                capture = open => capture.map(Some),
+                _ = stopped.wait_for(|s| *s) => Ok(None),
             }
-        };
-        tokio::select! {
-            capture = open => capture.map(Some),
-            _ = stopped.wait_for(|s| *s) => Ok(None),
-        }
+        })
     })?;
     let Some(mut capture) = capture else {
         return Ok(Report {
@@ -196,7 +246,7 @@ fn run_on(
         return Err(Error::from(missing));
     }
     warn_of_keys(plan, &schemas, status);
-    let (mut open, cuts) = inspect(sinks, plan, &base, first, &dir, &source.name, &Waiting { status, stop })?;
+    let mut open = inspect(sinks, plan, &base, first, waiting)?;
     let mut written = Vec::new();
     for sink in &open {
         let ours =
@@ -207,15 +257,17 @@ fn run_on(
     }
     let upstream = Upstream { servers: capture.upstream().to_vec(), tables: config.tables.clone() };
     for (sink, written) in open.iter_mut().zip(&written) {
+        let who = sink.who();
         // what the first schema change, or the first row, would stumble over
-        for lack in sink.sink.preflight(written)?.iter().filter_map(Check::diagnostic) {
+        let checks = waiting.until(&who, |_| sink.sink.preflight(written))?;
+        for lack in checks.iter().filter_map(Check::diagnostic) {
             let warning = Diagnostic { severity: Severity::Warning, ..lack };
-            status.notice(warning.note(format!("sink \"{}\"", sink.name)));
+            status.notice(warning.note(who.clone()));
         }
-        sink.sink.fed_by(&upstream)?;
+        waiting.until(&who, |_| sink.sink.fed_by(&upstream))?;
         if sink.resumed == base.tick {
             for table in written {
-                sink.sink.check(table)?;
+                waiting.until(&who, |_| sink.sink.check(table))?;
             }
         }
     }
@@ -226,7 +278,13 @@ fn run_on(
         status.info(Info::GoingOn { tick: base.tick, position: capture.position().to_string() });
     }
     for (sink, written) in open.iter_mut().zip(&written) {
-        sink.sink.claim(&sink.identity)?;
+        waiting.until(&sink.who(), |again| {
+            if again {
+                sink.stand(&base, first)?;
+            }
+            sink.sink.claim(&sink.identity)
+        })?;
+        let who = sink.who();
         if sink.resumed == base.tick {
             // one that several tables flow into is made with the columns of all
             let shared: Vec<_> = lock(&sink.registry)
@@ -236,8 +294,13 @@ fn run_on(
                 .collect();
             for table in shared.iter().filter(|_| first).chain(written) {
                 // later ones come by schema changes, which say it
-                let is_new = base.tick == 0 && !sink.sink.has_table(&table.name)?;
-                sink.sink.prepare(table)?;
+                let is_new = base.tick == 0 && !waiting.until(&who, |_| sink.sink.has_table(&table.name))?;
+                waiting.until(&who, |again| {
+                    if again {
+                        sink.sink.rollback();
+                    }
+                    sink.sink.prepare(table)
+                })?;
                 let made = TargetSchemaChange::CreateTable { table: table.clone() };
                 let left = if is_new { sink.sink.leaves_out(&made) } else { Vec::new() };
                 if !left.is_empty() {
@@ -247,6 +310,7 @@ fn run_on(
             }
         }
     }
+    let cuts = cuts(&open, &base, &dir, &source.name)?;
     let mut refusals: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for refusal in dir.refusals()? {
         refusals.entry(refusal.change).or_default().insert(refusal.step);
@@ -274,7 +338,8 @@ fn run_on(
         let (inputs, voice) = (Arc::new(inputs), Arc::new(Voice::of(spoken)));
         Some(Views { inputs, store, voice, tables, notices: Arc::default() })
     };
-    let started = Started { source, capture, base, open, cuts, dir, refusals, graph, views };
+    let back = back.clone();
+    let started = Started { source, capture, base, open, cuts, dir, refusals, graph, views, back };
     flow(runtime, plan, options, status, stop, started)
 }
 
@@ -334,6 +399,8 @@ struct Started<'p> {
     refusals: BTreeMap<String, BTreeSet<String>>,
     graph: Arc<Graph>,
     views: Option<Views>,
+    /// Set by a committer that the last checkpoint can help, and nothing else.
+    back: Arc<AtomicBool>,
 }
 
 /// Binds the views that flows read: to the tables as they were when the pipeline started first.
@@ -412,6 +479,7 @@ fn flow(
             shared,
             status: status.clone(),
             stop: stop.clone(),
+            back: started.back.clone(),
         };
         let thread = std::thread::Builder::new()
             .name(format!("cdc-sink-{}", sink.name))
@@ -862,80 +930,74 @@ fn warn_of_keys(plan: &Plan, schemas: &[Arc<TableSchema>], status: &StatusHandle
     }
 }
 
-/// How long a target that cannot be reached is waited for at the start: both may have been started at once.
-const AT_START: Duration = Duration::from_secs(30);
+/// The first pause before something is tried again at the start, or the run goes back.
+pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(250);
 
-/// Who is told of a target that is waited for, and who may end it.
+/// And the longest.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Who is told of a source or target that is waited for, who may end it, and for how long it goes on: without end if there is no limit.
 struct Waiting<'a> {
     status: &'a StatusHandle,
     stop: &'a Stop,
+    patience: Option<Duration>,
 }
 
 impl Waiting<'_> {
-    /// Asks a target where it stands. One that cannot be reached now is asked again for a while, and that is told; what is
-    /// wrong for good (an account, a name) is an error at once.
-    fn until_open(&self, name: &str, sink: &mut dyn Sink, job: &JobIdentity) -> Result<Option<Resume>> {
-        let deadline = Instant::now() + AT_START;
-        let mut wait = Duration::from_millis(250);
+    /// Does what needs the other side, which may be away: again after a while, and that is told. `act` is told whether it is done
+    /// again. What is wrong for good (an account, a name) is an error at once.
+    fn until<T>(&self, who: &str, mut act: impl FnMut(bool) -> Result<T>) -> Result<T> {
+        let mut wait = FIRST_WAIT;
+        let mut begun = None;
         loop {
-            let error = match sink.inspect(job) {
-                Err(error) if error.is_transient() && error.code() == codes::TARGET_OPEN => error,
+            let error = match act(begun.is_some()) {
+                Err(error) if error.is_transient() => error,
                 answer => return answer,
             };
             if self.stop.is_told() {
                 return Err(error.note("told to stop: not tried again"));
             }
-            if Instant::now() + wait > deadline {
-                return Err(error.note(format!("sink \"{name}\": it was tried for {AT_START:?}")));
+            let begun = *begun.get_or_insert_with(Instant::now);
+            if let Some(patience) = self.patience
+                && begun.elapsed() + wait > patience
+            {
+                let error = error.note(match patience.is_zero() {
+                    true => who.to_owned(),
+                    false => format!("{who}: it was tried for {patience:?}"),
+                });
+                return Err(error);
             }
             let warning = Diagnostic { severity: Severity::Warning, ..error.diagnostic().clone() };
-            self.status.notice(warning.note(format!("sink \"{name}\": trying again in {wait:?}")));
-            // Ctrl-C is not to wait
-            let until = Instant::now() + wait;
-            while Instant::now() < until && !self.stop.is_told() {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            wait = (wait * 2).min(Duration::from_secs(5));
+            self.status.notice(warning.note(format!("{who}: trying again in {wait:?}")));
+            self.sleep(wait);
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// Ctrl-C is not to wait.
+    fn sleep(&self, wait: Duration) {
+        let until = Instant::now() + wait;
+        while Instant::now() < until && !self.stop.is_told() {
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-/// The sinks, and the ticks that targets have beyond the checkpoint, ascending.
-type Inspected = (Vec<OpenSink>, VecDeque<(Tick, Position)>);
+impl OpenSink {
+    fn who(&self) -> String {
+        format!("sink \"{}\"", self.name)
+    }
 
-/// Asks every target where it stands.
-fn inspect(
-    sinks: Vec<(String, Box<dyn Sink>)>,
-    plan: &Plan,
-    base: &Checkpoint,
-    first: bool,
-    dir: &StateDir,
-    source: &str,
-    waiting: &Waiting<'_>,
-) -> Result<Inspected> {
-    let mut open = Vec::new();
-    let mut cuts: BTreeMap<Tick, Position> = BTreeMap::new();
-    let mut cut = |tick: Tick, binding: &cdc_core::position::Binding| {
-        if tick > base.tick
-            && let Some(position) = binding.positions.get(source)
-        {
-            cuts.insert(tick, position.clone());
-        }
-    };
-    for (name, mut sink) in sinks {
-        let identity = JobIdentity {
-            pipeline: plan.name.clone(),
-            sink: name.clone(),
-            job_id: base.job_id.clone(),
-            run: this_run(),
-        };
+    /// Asks the target where it stands, and whether that belongs to our state.
+    fn stand(&mut self, base: &Checkpoint, first: bool) -> Result<()> {
         let foreign = |what: &str| {
-            Error::definite(codes::TARGET_PROGRESS, format!("sink \"{name}\": {what}")).help(
+            Error::definite(codes::TARGET_PROGRESS, format!("sink \"{}\": {what}", self.name)).help(
                 "use the state folder that belongs to the target; to copy anew: remove the state folder and the target's tables and progress",
             )
         };
-        let resumed = match waiting.until_open(&name, &mut *sink, &identity)? {
-            Some(_) if first => {
+        (self.resumed, self.binding) = match self.sink.inspect(&self.identity)? {
+            // (our own name is there if a claim was made whose answer was lost)
+            Some(resume) if first && resume.job_id != base.job_id => {
                 return Err(foreign(
                     "the target holds progress of this pipeline, and there is no state to go on from",
                 ));
@@ -951,22 +1013,52 @@ fn inspect(
                     resume.tick, base.tick
                 )));
             }
-            Some(resume) => {
-                cut(resume.tick, &resume.binding);
-                resume.tick
-            }
-            None if sink.holds_progress() && !first && base.tick > 0 => {
+            Some(resume) => (resume.tick, Some(resume.binding)),
+            None if self.sink.holds_progress() && !first && base.tick > 0 => {
                 return Err(foreign("the target has lost its progress, or is another one than before"));
             }
-            None => base.tick,
+            None => (base.tick, None),
+        };
+        Ok(())
+    }
+}
+
+/// Asks every target where it stands.
+fn inspect(
+    sinks: Vec<(String, Box<dyn Sink>)>,
+    plan: &Plan,
+    base: &Checkpoint,
+    first: bool,
+    waiting: &Waiting<'_>,
+) -> Result<Vec<OpenSink>> {
+    let mut open = Vec::new();
+    for (name, sink) in sinks {
+        let identity = JobIdentity {
+            pipeline: plan.name.clone(),
+            sink: name.clone(),
+            job_id: base.job_id.clone(),
+            run: this_run(),
         };
         let evolved = base.evolved.get(&name).cloned().unwrap_or_default();
         let registry = Arc::new(Mutex::new(Registry::new(evolved)));
-        open.push(OpenSink { name, registry, sink, identity, resumed });
+        let mut sink = OpenSink { name, registry, sink, identity, resumed: base.tick, binding: None };
+        waiting.until(&sink.who(), |_| sink.stand(base, first))?;
+        open.push(sink);
     }
+    Ok(open)
+}
+
+/// The ticks that targets have beyond the checkpoint, and where they end, ascending.
+fn cuts(
+    open: &[OpenSink],
+    base: &Checkpoint,
+    dir: &StateDir,
+    source: &str,
+) -> Result<VecDeque<(Tick, Position)>> {
+    let held = open.iter().filter_map(|sink| Some((sink.resumed, sink.binding.clone()?)));
     // what sinks without progress of their own have been given, they are given under the same ticks again
-    for (tick, binding) in dir.bindings()? {
-        cut(tick, &binding);
-    }
-    Ok((open, cuts.into_iter().collect()))
+    let beyond = held.chain(dir.bindings()?).filter(|(tick, _)| *tick > base.tick);
+    let cuts: BTreeMap<Tick, Position> =
+        beyond.filter_map(|(tick, binding)| Some((tick, binding.positions.get(source)?.clone()))).collect();
+    Ok(cuts.into_iter().collect())
 }

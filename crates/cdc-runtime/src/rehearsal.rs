@@ -225,6 +225,7 @@ impl Stage {
             let shared = SinkShared::new(0, failure.clone());
             ends.push((sink_plan.name.clone(), sink.delivery(), to, shared.clone()));
             let committer = Committer {
+                back: Arc::default(),
                 notes_bindings: !sink.holds_progress(),
                 state: state.clone(),
                 registry: Arc::new(Mutex::new(registry)),

@@ -23,8 +23,9 @@
 //! try_evolve) cannot be derived, so it is noted in the state folder before the tick that goes on without it is committed.
 //!
 //! *Transient errors* of a target: the transaction is rolled back, and what it held is written again, with
-//! back-off. What was written in parts and is too large to be held cannot be; then the run ends, and the next start
-//! goes on from where the target stands.
+//! back-off. What was written in parts and is too large to be held cannot be: there is no more of it here than what has not
+//! come yet. Then all of the run goes back to its last checkpoint (see `job`), from where the source gives that transaction
+//! again, and the target says by its progress whether it has it. The committer only notes that this is what helps.
 
 use cdc_core::connector::{Sink, TargetBatch, TargetChange, TargetSchemaChange, TargetTable};
 use cdc_core::event::{Origin, SchemaEvent};
@@ -41,7 +42,7 @@ use cdc_schema::coerce::Coercion;
 use cdc_schema::derivator::{Derived, Question, Share, Step, derive};
 use cdc_schema::registry::{Action, Registry, out_of_step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use timely::scheduling::SyncActivator;
@@ -247,6 +248,8 @@ pub(crate) struct Committer {
     pub(crate) status: StatusHandle,
     /// A run that is to stop does not try for ever.
     pub(crate) stop: crate::job::Stop,
+    /// Set where what is to be written again is not held any more, so that only the last checkpoint helps.
+    pub(crate) back: Arc<AtomicBool>,
 }
 
 fn size_of_change(change: &TargetChange) -> usize {
@@ -848,6 +851,12 @@ impl Committer {
                     std::thread::sleep(wait);
                     wait = (wait * 2).min(Duration::from_secs(5));
                     again = true;
+                }
+                Err(error) if error.is_transient() && group.lost => {
+                    self.back.store(true, Ordering::SeqCst);
+                    return Err(error
+                        .note("the transaction under way is too large to be held and written again; the target stands at the commit before")
+                        .help("nothing is lost: a run that is started again reads all of that transaction again"));
                 }
                 Err(error) => return Err(error),
             }

@@ -13,6 +13,7 @@
 //! *Checkpoints.* At the end of a tick the source's state is noted; when every sink has committed that
 //! tick (the probe's frontier says so), it is written. So a checkpoint never calls finished what some target lacks.
 
+use crate::job::{FIRST_WAIT, LONGEST_WAIT};
 use crate::state::{Checkpoint, StateDir};
 use crate::status::{Info, Phase, StatusHandle};
 use crate::view_store::ViewStore;
@@ -24,7 +25,7 @@ use cdc_core::position::{Binding, Position};
 use cdc_core::schema::{TableId, TableSchema};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
-use cdc_core::{Diagnostic, Error, Result, Row, codes};
+use cdc_core::{Diagnostic, Error, Result, Row, Severity, codes};
 use cdc_materialize::inputs::Inputs;
 use cdc_materialize::record::{Guard, Record};
 use cdc_materialize::render::SourcePort;
@@ -215,6 +216,29 @@ impl Driver {
         result
     }
 
+    /// Where the server is now. A server that is away is asked again until it is there, as it is for its log; `None`: we were told to
+    /// stop meanwhile.
+    async fn server_position(&mut self) -> Result<Option<Position>> {
+        let mut stop = self.stop.clone();
+        let mut wait = FIRST_WAIT;
+        loop {
+            let error = tokio::select! {
+                answer = self.capture.server_position() => match answer {
+                    Err(error) if error.is_transient() => error,
+                    answer => return answer.map(Some),
+                },
+                _ = stop.wait_for(|told| *told) => return Ok(None),
+            };
+            let warning = Diagnostic { severity: Severity::Warning, ..error.diagnostic().clone() };
+            self.status.notice(warning.note(format!("trying again in {wait:?}")));
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = stop.wait_for(|told| *told) => return Ok(None),
+            }
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
     fn has_reached(&self, goal: Option<&Goal>) -> bool {
         let reached = match goal {
             None => return false,
@@ -225,14 +249,15 @@ impl Driver {
     }
 
     async fn drive(&mut self) -> Result<Ended> {
-        let goal = match &self.until {
+        let goal = match &self.until.clone() {
             // a log in files ends where it is caught up with
             Until::CaughtUp if self.capture.ends_by_itself() => None,
             Until::CaughtUp => {
-                Some(Goal::Gtids(GtidSet::parse(&self.capture.server_position().await?.gtids)?))
+                let there = self.server_position().await?;
+                there.map(|position| GtidSet::parse(&position.gtids).map(Goal::Gtids)).transpose()?
             }
             Until::At(StopAt::Gtids(gtids)) => {
-                let server = self.capture.server();
+                let server = self.capture.server().clone();
                 if !gtids.is_of(server.flavor) {
                     return Err(Error::definite(
                         codes::OPTION_VALUE,
@@ -240,8 +265,11 @@ impl Driver {
                     )
                     .help("a GTID set of MySQL reads like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23, one of MariaDB like 0-1-270"));
                 }
-                if server.is_mariadb() && !self.capture.ends_by_itself() {
-                    let has = GtidSet::parse(&self.capture.server_position().await?.gtids)?;
+                if server.is_mariadb()
+                    && !self.capture.ends_by_itself()
+                    && let Some(there) = self.server_position().await?
+                {
+                    let has = GtidSet::parse(&there.gtids)?;
                     if gtids.domains().any(|gtid| has.domain_of(&gtid).is_none()) {
                         return Err(never(format!(
                             "the server has no transaction of a domain of {gtids}: it has {has}"

@@ -44,6 +44,8 @@ pub mod registry;
 mod silence;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
+mod standing;
 #[cfg(feature = "stdout")]
 pub mod stdout;
 #[cfg(any(

@@ -123,6 +123,7 @@ pub use reader::MysqlReader;
 
 use crate::default::{brought, no_default, part_of_comment};
 use crate::pending::Pending;
+use crate::standing::stands_as_seen;
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, SERVER_NAME_MARIADB, SERVER_NAME_MYSQL, Sink, TargetBatch, TargetChange,
@@ -267,8 +268,8 @@ pub struct MysqlSink {
     options: MysqlOptions,
     link: Option<Link>,
     claim: Option<Claim>,
-    /// Whose progress `inspect` found, for `check`.
-    inspected: Option<(JobIdentity, bool)>,
+    /// Whose progress `inspect` has looked for, and the tick that it found: for `check` and `claim`.
+    inspected: Option<(JobIdentity, Option<Tick>)>,
     /// By table name; made by `prepare`.
     writers: HashMap<String, Writer>,
     /// Changes that the open transaction is to make, by table: see [`crate::pending`].
@@ -374,7 +375,8 @@ impl MysqlSink {
                 return Err(self.lost());
             }
             self.link = None;
-            let mut link = Link::open(&self.options, self.claim.is_some())?;
+            let again = self.claim.is_some() || self.inspected.is_some();
+            let mut link = Link::open(&self.options, again)?;
             if let Some(claim) = &self.claim {
                 self.session = lock_again(&mut link, &self.options, claim, self.session)?;
             }
@@ -484,7 +486,7 @@ impl MysqlSink {
     fn job(&self) -> Option<JobIdentity> {
         match (&self.claim, &self.inspected) {
             (Some(claim), _) => Some(claim.job.clone()),
-            (None, Some((job, true))) => Some(job.clone()),
+            (None, Some((job, Some(_)))) => Some(job.clone()),
             _ => None,
         }
     }
@@ -910,7 +912,7 @@ impl Sink for MysqlSink {
             .map_err(|e| errors.of(codes::TARGET_OPEN, "reading which tables are ours", &e))?;
         let resume = held.map(|held| held.resume(&self.options)).transpose()?;
         (self.between, self.made_before, self.noted) = between;
-        self.inspected = Some((job.clone(), resume.is_some()));
+        self.inspected = Some((job.clone(), resume.as_ref().map(|r| r.tick)));
         Ok(resume)
     }
 
@@ -974,7 +976,7 @@ impl Sink for MysqlSink {
         self.waiting.clear();
         let mut link = match looked {
             Some(link) => link,
-            None => Link::open(&self.options, false)?,
+            None => Link::open(&self.options, self.inspected.is_some())?,
         };
         let errors = Errors(&self.options);
         check_ours(&mut link, errors)?;
@@ -990,6 +992,7 @@ impl Sink for MysqlSink {
             return Err(foreign_progress(&self.options, held, job));
         }
         let (epoch, previous) = held.as_ref().map_or((1, 0), |h| (h.epoch + 1, h.tick));
+        stands_as_seen(&self.options.place(), self.inspected.as_ref(), job, previous)?;
         let another = held.as_ref().is_none_or(|h| h.job_id != job.job_id);
         let mut statements = Vec::new();
         if another {
@@ -1015,6 +1018,7 @@ impl Sink for MysqlSink {
             read_between(&mut link, job).map_err(|e| failed(&e))?;
         self.left.clear();
         self.claim = Some(Claim { job: job.clone(), epoch, previous });
+        self.inspected = None;
         self.link = Some(link);
         Ok(())
     }

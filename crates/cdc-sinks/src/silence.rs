@@ -51,13 +51,6 @@ pub(crate) fn sending(bytes: usize) -> Duration {
     Duration::from_secs((bytes / BYTES_A_SECOND) as u64)
 }
 
-/// Does an error of a connection say that no host has this name? (A name server that does not answer is another matter.)
-pub(crate) fn is_no_host(said: &str) -> bool {
-    ["Name or service not known", "No address associated", "nodename nor servname"]
-        .iter()
-        .any(|words| said.contains(words))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,11 +66,5 @@ mod tests {
         assert_eq!(over(Seen::Transfer, 1), [true]);
         assert!(Looks::default().is_over(Seen::Nobody));
         assert_eq!([sending(0), sending(BYTES_A_SECOND * 3)].map(|d| d.as_secs()), [0, 3]);
-    }
-
-    #[test]
-    fn a_name_that_no_host_has_is_told_from_a_name_server_that_is_silent() {
-        assert!(is_no_host("failed to lookup address information: Name or service not known"));
-        assert!(!is_no_host("failed to lookup address information: Temporary failure in name resolution"));
     }
 }

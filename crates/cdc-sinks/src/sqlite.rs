@@ -74,6 +74,7 @@ pub use reader::SqliteReader;
 
 use crate::default::no_comment;
 use crate::registry::{path_option, word_option};
+use crate::standing::stands_as_seen;
 use cdc_core::catalog::{ConnectorDescriptor, ConnectorRole, OptionDescriptor, OptionKind};
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetSchemaChange, TargetTable,
@@ -184,8 +185,8 @@ pub struct SqliteSink {
     /// Where the file was when it was opened.
     file: Option<FileId>,
     claim: Option<Claim>,
-    /// Whose progress `inspect` found, for `check`.
-    inspected: Option<(JobIdentity, bool)>,
+    /// Whose progress `inspect` has looked for, and the tick that it found: for `check` and `claim`.
+    inspected: Option<(JobIdentity, Option<Tick>)>,
     /// By table name; made by `prepare`.
     writers: HashMap<String, Writer>,
     scratch: Vec<u8>,
@@ -332,7 +333,7 @@ impl Sink for SqliteSink {
                 held.map(|held| held.resume(&self.options.path)).transpose()?
             }
         };
-        self.inspected = Some((job.clone(), resume.is_some()));
+        self.inspected = Some((job.clone(), resume.as_ref().map(|r| r.tick)));
         Ok(resume)
     }
 
@@ -357,7 +358,7 @@ impl Sink for SqliteSink {
         self.change(db).widening(&found, table)?;
         let job = match (&self.claim, &self.inspected) {
             (Some(claim), _) => Some(&claim.job),
-            (None, Some((job, true))) => Some(job),
+            (None, Some((job, Some(_)))) => Some(job),
             _ => None,
         };
         check_rows(db, self.errors(), &found, job)
@@ -378,6 +379,7 @@ impl Sink for SqliteSink {
             return Err(foreign_progress(&self.options.path, held, job));
         }
         let (epoch, previous) = held.as_ref().map_or((1, 0), |h| (h.epoch + 1, h.tick));
+        stands_as_seen(&self.place(), self.inspected.as_ref(), job, previous)?;
         let write = || -> rusqlite::Result<()> {
             // What another job listed as its own, this one has not written.
             if held.as_ref().is_none_or(|h| h.job_id != job.job_id) {
@@ -399,6 +401,7 @@ impl Sink for SqliteSink {
         write().map_err(|e| failed(&e))?;
         self.file = file_id(&self.options.path);
         self.claim = Some(Claim { job: job.clone(), epoch, previous });
+        self.inspected = None;
         self.db = Some(db);
         Ok(())
     }

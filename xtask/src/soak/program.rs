@@ -119,38 +119,33 @@ impl Run {
     }
 }
 
-/// `cdc run --until caught-up` to its good end; it may try three times where `is_forgiven` says that it had no server.
+/// `cdc run --until caught-up` to its good end.
 pub fn catch_up(
     program: &Path,
     folder: &Path,
     target: &Target,
     workers: u16,
     starts: &mut u64,
-    is_forgiven: impl Fn(&Run) -> bool,
 ) -> Result<()> {
-    let (begun, mut tries) = (Instant::now(), 0);
-    loop {
-        (tries, *starts) = (tries + 1, *starts + 1);
-        let mut run = Run::start(program, folder, *starts, workers, &["--until", "caught-up"], None)?;
-        let mut tick = (0, Instant::now());
-        let status = loop {
-            if let Some(status) = run.ended()? {
-                break status;
-            }
-            let now = target.tick().unwrap_or(tick.0);
-            if now != tick.0 {
-                tick = (now, Instant::now());
-            }
-            if tick.1.elapsed() > STILL || begun.elapsed() > CATCH_UP {
-                bail!("it does not catch up; the last tick is {}\n{}", tick.0, run.last_words());
-            }
-            thread::sleep(Duration::from_millis(20));
-        };
-        if status.success() {
-            return Ok(());
+    *starts += 1;
+    let begun = Instant::now();
+    let mut run = Run::start(program, folder, *starts, workers, &["--until", "caught-up"], None)?;
+    let mut tick = (0, Instant::now());
+    let status = loop {
+        if let Some(status) = run.ended()? {
+            break status;
         }
-        ensure!(tries < 3 && is_forgiven(&run), "cdc failed ({status})\n{}", run.last_words());
-    }
+        let now = target.tick().unwrap_or(tick.0);
+        if now != tick.0 {
+            tick = (now, Instant::now());
+        }
+        if tick.1.elapsed() > STILL || begun.elapsed() > CATCH_UP {
+            bail!("it does not catch up; the last tick is {}\n{}", tick.0, run.last_words());
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    ensure!(status.success(), "cdc failed ({status})\n{}", run.last_words());
+    Ok(())
 }
 
 fn checkpoints(folder: &Path) -> Result<Vec<PathBuf>> {

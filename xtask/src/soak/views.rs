@@ -282,7 +282,8 @@ impl Soak {
         {
             if status.code().is_none() {
                 self.counts.at_steps += 1;
-            } else if !self.is_forgiven(&run) {
+            } else {
+                // (who is away is waited for, from the start on)
                 bail!("cdc ended by itself ({status}), run {}\n{}", run.number(), run.last_words());
             }
         }
@@ -308,7 +309,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Whether a run that ended may have met no target: then it says so, and has not copied anything.
+    /// Whether a run that was told to stop was waiting for a target: then it says so.
     fn is_forgiven(&self, run: &Run) -> bool {
         self.disturbed.elapsed() < Duration::from_secs(30) && run.found_no_server()
     }
@@ -324,10 +325,7 @@ impl Soak {
         say!("== the clients have ended; cdc run --until caught-up");
         let begun = Instant::now();
         let (workers, mut starts) = (self.workers(), self.counts.starts);
-        let done =
-            program::catch_up(&self.program, &self.folder, &self.target, workers, &mut starts, |run| {
-                self.is_forgiven(run)
-            });
+        let done = program::catch_up(&self.program, &self.folder, &self.target, workers, &mut starts);
         self.counts.starts = starts;
         done?;
         say!("== caught up in {:.1} s; cdc verify", begun.elapsed().as_secs_f64());

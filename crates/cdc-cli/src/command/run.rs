@@ -49,6 +49,7 @@ pub fn run(args: &RunArgs, told: &Told) -> Exit {
         state: super::state_folder(args.state.as_deref(), &plan, &file.base),
         workers: usize::from(args.workers),
         until: args.until.clone().unwrap_or_default(),
+        wait: Duration::from_secs(args.wait),
     };
     let (status, messages) = StatusHandle::new();
     let mut view = View::new(log.clone(), file, &plan, wants_live(args.log_format, &plan));

@@ -255,6 +255,7 @@ fn follows(history: History, flow: FlowPlan, workers: usize) {
     let (status, _messages) = StatusHandle::new();
     let flows = Arc::new(vec![flow.clone()]);
     let committer = Committer {
+        back: Arc::default(),
         name: "dw".into(),
         feeds: Feeds::new(&flows, "dw", std::slice::from_ref(&history.schema)),
         flows,

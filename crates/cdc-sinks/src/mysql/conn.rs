@@ -20,7 +20,6 @@ use super::options::{MysqlOptions, Named, Tls};
 use super::silence::{Patience, Watch};
 use super::sql;
 use super::types::Dialect;
-use crate::silence;
 use cdc_core::panics::caught_async;
 use cdc_core::{Code, Error, Result, codes, greeting};
 use mysql_async::prelude::Queryable;
@@ -297,7 +296,7 @@ impl Link {
 }
 
 fn is_no_host(error: &mysql_async::Error) -> bool {
-    matches!(error, mysql_async::Error::Io(IoError::Io(io)) if silence::is_no_host(&io.to_string()))
+    matches!(error, mysql_async::Error::Io(IoError::Io(io)) if greeting::is_no_host(&io.to_string()))
 }
 
 fn closed() -> mysql_async::Error {

@@ -2,7 +2,8 @@
 //!
 //! A value is compared as the server gives it out against what it would give out for the source's value: digits,
 //! texts and bytes by their bytes, FLOAT and DOUBLE by their bits (the server prints a FLOAT with six digits, so
-//! it is read as a DOUBLE), JSON in the server's own print.
+//! it is read as a DOUBLE), JSON in the server's own print. An ENUM's invalid value reads like a member of no characters: where the
+//! target's column has such a member, they are told by the number.
 
 use super::conn::{Errors, Link};
 use super::look::Found;
@@ -11,6 +12,7 @@ use super::types::{Dialect, Pushed, Slot};
 use super::{MysqlOptions, sql};
 use crate::default::without_deleted;
 use cdc_core::connector::{ColumnDifference, Comparison, TargetReader, TargetTable};
+use cdc_core::schema::ColumnType;
 use cdc_core::{Error, Result, Row, codes};
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -22,19 +24,22 @@ const AT_ONCE: usize = 200;
 pub struct MysqlReader {
     options: MysqlOptions,
     link: Option<Link>,
+    /// By table: its columns' types at the target, of tables in whose keys they matter.
+    types: HashMap<String, Vec<String>>,
 }
 
 /// A table, ready to be read.
 struct Reading {
     here: String,
     names: Vec<String>,
+    types: Vec<String>,
     slots: Vec<Slot>,
 }
 
 impl MysqlReader {
     /// A reader; opens nothing yet.
     pub fn new(options: MysqlOptions) -> MysqlReader {
-        MysqlReader { options, link: None }
+        MysqlReader { options, link: None, types: HashMap::new() }
     }
 
     /// The table, if there is one, checked to have all our columns.
@@ -49,7 +54,8 @@ impl MysqlReader {
         })?;
         // one that differs in letter case is another table to the source
         let Some(found) = found.filter(|f| f.name == table.name) else { return Ok(None) };
-        let mut reading = Reading { here: quote(&found.name), names: Vec::new(), slots: Vec::new() };
+        let (names, types, slots) = Default::default();
+        let mut reading = Reading { here: quote(&found.name), names, types, slots };
         for column in &table.schema.columns {
             let Some(there) = found.column(&column.name) else {
                 return Err(Error::definite(
@@ -59,6 +65,7 @@ impl MysqlReader {
                 .note(format!("found: {}", found.shown())));
             };
             reading.names.push(there.name.clone());
+            reading.types.push(there.ty.clone());
             reading.slots.push(Slot::new(&column.ty, &there.ty, &link.dialect));
         }
         Ok(Some((link, errors, reading)))
@@ -189,10 +196,22 @@ impl TargetReader for MysqlReader {
         })
     }
 
-    fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8> {
-        // what a column's type at the target is does not matter to what its values read as
+    fn encode_key(&mut self, table: &TargetTable, row: &Row) -> Vec<u8> {
         let (of, dialect) = (&table.schema.columns, Dialect::default());
-        encode(table, row, |i| Some(Slot::new(&of.get(i)?.ty, "", &dialect)))
+        // only of an ENUM it matters what the column is at the target
+        let is_enum = |i: &usize| of.get(*i).is_some_and(|c| matches!(c.ty, ColumnType::Enum { .. }));
+        if !key_columns(table).iter().any(is_enum) {
+            return encode(table, row, |i| Some(Slot::new(&of.get(i)?.ty, "", &dialect)));
+        }
+        if !self.types.contains_key(&table.name) {
+            // what cannot be looked at is told by the read that comes next
+            let found = self.find(table).ok().flatten();
+            let types = found.map(|(_, _, reading)| reading.types).unwrap_or_default();
+            self.types.insert(table.name.clone(), types);
+        }
+        let types = self.types.get(&table.name).map(Vec::as_slice).unwrap_or_default();
+        let there = |i: usize| types.get(i).map_or("", String::as_str);
+        encode(table, row, |i| Some(Slot::new(&of.get(i)?.ty, there(i), &dialect)))
     }
 }
 

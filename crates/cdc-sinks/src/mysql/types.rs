@@ -591,11 +591,19 @@ pub(crate) struct Slot {
     json: bool,
     /// The target's column is an ENUM: index 0 has no text.
     is_enum: bool,
+    /// The number there of the member of no characters, if it has one: that reads as index 0 does, and a text compares equal to both.
+    empty: Option<usize>,
     /// The target's column is a DECIMAL.
     is_decimal: bool,
     /// The target has no -0.0.
     one_zero: bool,
 }
+
+/// How a value of an ENUM reads that has a member of no characters: the invalid value, ..
+const NO_MEMBER: &[u8] = b"0";
+
+/// .. and what is in front of a member.
+const MEMBER: u8 = b'=';
 
 /// What became of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -616,6 +624,10 @@ impl Slot {
             fsp: fraction_digits(ty),
             json: found == "json",
             is_enum: found.starts_with("enum("),
+            empty: found
+                .starts_with("enum(")
+                .then(|| members_of(&found).iter().position(String::is_empty).map(|i| i + 1))
+                .flatten(),
             is_decimal: found.starts_with("decimal"),
             one_zero: dialect.mariadb,
         }
@@ -692,6 +704,12 @@ impl Slot {
                 out.push(b'0');
                 return Pushed::Invalid;
             }
+            Value::Enum { label: text, .. } | Value::Text(text)
+                if text.is_empty()
+                    && let Some(number) = self.empty =>
+            {
+                out.extend_from_slice(number.to_string().as_bytes());
+            }
             Value::Enum { label, .. } => sql::push_text(out, label.as_bytes()),
             Value::Set { labels, .. } => sql::push_text(out, labels.as_bytes()),
             Value::Text(v) => sql::push_text(out, v.as_bytes()),
@@ -713,7 +731,13 @@ impl Slot {
         match value {
             Value::Float(v) => out.extend_from_slice(&bits(f64::from(*v)).to_be_bytes()),
             Value::Double(v) => out.extend_from_slice(&bits(*v).to_be_bytes()),
-            value => push_value(out, value, self.fsp),
+            Value::Enum { index: 0, .. } if self.empty.is_some() => out.extend_from_slice(NO_MEMBER),
+            value => {
+                if self.empty.is_some() {
+                    out.push(MEMBER);
+                }
+                push_value(out, value, self.fsp);
+            }
         }
         true
     }
@@ -734,6 +758,8 @@ impl Slot {
             ColumnType::Float { .. } => format!("CAST({column} AS DOUBLE)"),
             ColumnType::Bit { .. } => format!("CAST({column} AS UNSIGNED)"),
             ColumnType::Year => format!("{column} + 0"),
+            // (NULL stays NULL)
+            _ if self.empty.is_some() => format!("IF({column} + 0 = 0, '0', CONCAT('=', {column}))"),
             _ => column,
         }
     }
@@ -795,6 +821,13 @@ impl Slot {
             return false;
         }
         match &self.ty {
+            T::Enum { .. } if self.empty.is_some() => {
+                out.extend_from_slice(
+                    format!("CONVERT({} USING utf8mb4) COLLATE {} = ", self.reading(column), dialect.exact())
+                        .as_bytes(),
+                );
+                sql::push_text(out, &expected);
+            }
             T::Char { .. }
             | T::VarChar { .. }
             | T::Text { .. }
@@ -837,7 +870,13 @@ impl Slot {
 
     /// A stored value for people.
     pub(crate) fn show(&self, stored: Option<&[u8]>) -> String {
-        let Some(stored) = stored else { return "NULL".to_owned() };
+        let Some(mut stored) = stored else { return "NULL".to_owned() };
+        if self.empty.is_some() {
+            if stored == NO_MEMBER {
+                return "0 (the invalid value, which is no member)".to_owned();
+            }
+            stored = stored.strip_prefix(&[MEMBER]).unwrap_or(stored);
+        }
         match &self.ty {
             ColumnType::Float { .. } | ColumnType::Double { .. } => {
                 let bits: Option<[u8; 8]> = stored.try_into().ok();

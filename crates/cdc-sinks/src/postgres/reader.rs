@@ -232,7 +232,7 @@ impl TargetReader for PostgresReader {
         })
     }
 
-    fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8> {
+    fn encode_key(&mut self, table: &TargetTable, row: &Row) -> Vec<u8> {
         let values: Vec<_> = row.iter().collect();
         let mut key = Vec::new();
         for i in key_columns(table) {

@@ -13,6 +13,7 @@ use super::write::Writer;
 use super::{PROGRESS, TABLES};
 use crate::default::{brought, no_comment, no_default};
 use crate::pending::Pending;
+use crate::standing::stands_as_seen;
 use cdc_core::connector::{
     Delivery, JobIdentity, Resume, Sink, TargetBatch, TargetChange, TargetOp, TargetSchemaChange, TargetTable,
 };
@@ -43,8 +44,8 @@ pub struct PostgresSink {
     /// A transaction is open on the connection.
     open: bool,
     claim: Option<Claim>,
-    /// Whose progress `inspect` found, for `check`.
-    inspected: Option<(JobIdentity, bool)>,
+    /// Whose progress `inspect` has looked for, and the tick that it found: for `check` and `claim`.
+    inspected: Option<(JobIdentity, Option<Tick>)>,
     /// In the order in which they came.
     tables: Vec<Written>,
     /// The tick of a commit of ours whose answer was lost, if the open transaction began behind one; else 0.
@@ -107,7 +108,8 @@ impl PostgresSink {
     fn connect(&mut self) -> Result<()> {
         if self.conn.as_ref().is_none_or(Conn::is_closed) {
             self.forget();
-            self.conn = Some(Conn::open(&self.options, self.claim.is_some())?);
+            let again = self.claim.is_some() || self.inspected.is_some();
+            self.conn = Some(Conn::open(&self.options, again)?);
         }
         Ok(())
     }
@@ -536,7 +538,7 @@ impl Sink for PostgresSink {
                 held.map(|held| held.resume(self.errors())).transpose()?
             }
         };
-        self.inspected = Some((job.clone(), resume.is_some()));
+        self.inspected = Some((job.clone(), resume.as_ref().map(|r| r.tick)));
         Ok(resume)
     }
 
@@ -557,7 +559,7 @@ impl Sink for PostgresSink {
         self.change()?.widening(&found, table)?;
         let job = match (&self.claim, &self.inspected) {
             (Some(claim), _) => Some(&claim.job),
-            (None, Some((job, true))) => Some(job),
+            (None, Some((job, Some(_)))) => Some(job),
             _ => None,
         };
         self.check_rows(&found, job)
@@ -593,6 +595,7 @@ impl Sink for PostgresSink {
             if let Some(held) = held.as_ref().filter(|h| h.job_id != job.job_id && h.tick > 0) {
                 return Err(foreign_progress(errors, held, job));
             }
+            stands_as_seen(&errors.target(), self.inspected.as_ref(), job, held.as_ref().map_or(0, |h| h.tick))?;
             let (pipeline, sink) = (literal(&job.pipeline), literal(&job.sink));
             let mut sql = String::new();
             // What another job listed as its own, this one has not written.
@@ -628,6 +631,7 @@ impl Sink for PostgresSink {
         match taken {
             Ok((epoch, previous)) => {
                 self.claim = Some(Claim { job: job.clone(), epoch, previous });
+                self.inspected = None;
                 Ok(())
             }
             Err(error) => {

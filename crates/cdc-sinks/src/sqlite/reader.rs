@@ -165,7 +165,7 @@ impl TargetReader for SqliteReader {
         })
     }
 
-    fn encode_key(&self, table: &TargetTable, row: &Row) -> Vec<u8> {
+    fn encode_key(&mut self, table: &TargetTable, row: &Row) -> Vec<u8> {
         let values: Vec<_> = row.iter().collect();
         let mut key = Vec::new();
         let mut scratch = Vec::new();

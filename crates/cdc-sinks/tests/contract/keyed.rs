@@ -13,6 +13,7 @@ pub fn commits(place: &dyn Place) {
     rows_tick_and_binding_are_committed_together_and_found_again(place);
     a_second_claim_fences_off_the_first_run(place);
     an_epoch_fences_off_a_session_that_lives(place);
+    a_target_that_has_moved_since_it_was_looked_at_is_looked_at_again(place);
     progress_of_another_job_is_not_taken_over(place);
     a_commit_whose_answer_was_lost_is_recognised(place);
     a_replay_writes_nothing_twice(place);
@@ -107,6 +108,27 @@ fn a_second_claim_fences_off_the_first_run(place: &dyn Place) {
     done(&mut *second, 2, &[upserts(&table, 2, &[order(2, "b")])]).unwrap();
     case.equal(&table, &[order(1, "a"), order(2, "b")]);
     assert_eq!(case.sql("SELECT tick, epoch FROM _cdc_progress"), ["2|2"]);
+}
+
+/// What was looked at is not what is claimed: the commit of the run before came in between.
+fn a_target_that_has_moved_since_it_was_looked_at_is_looked_at_again(place: &dyn Place) {
+    let case = &*place.case();
+    let table = orders();
+    let mut before = case.claimed();
+    let mut sink = case.sink();
+    for tick in [1, 2] {
+        let seen = sink.inspect(&job("run 2")).unwrap().map_or(0, |r| r.tick);
+        assert_eq!(seen, tick - 1);
+        // (its session may have been ended by the claim that was refused)
+        committed(&mut *before, tick, &[upserts(&table, tick, &[order(i64::try_from(tick).unwrap(), "a")])]);
+        let words = format!("stands at tick {tick} now, and stood at tick {seen}");
+        let moved = refused(sink.claim(&job("run 2")), codes::TARGET_BUSY, &[&words, "help:"]);
+        assert!(moved.is_transient(), "{moved}");
+        assert_eq!(sink.inspect(&job("run 2")).unwrap().map(|r| r.tick), Some(tick));
+    }
+    sink.claim(&job("run 2")).unwrap();
+    done(&mut *sink, 3, &[upserts(&table, 3, &[order(3, "a")])]).unwrap();
+    case.equal(&table, &[order(1, "a"), order(2, "a"), order(3, "a")]);
 }
 
 /// As fencing by the epoch alone.

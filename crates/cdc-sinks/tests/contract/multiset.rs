@@ -247,7 +247,7 @@ fn a_reader_gives_whole_rows(place: &dyn Place) {
         })
         .unwrap();
     found.sort();
-    let encoded = |row: &Row| reader.encode_key(&table, row);
+    let mut encoded = |row: &Row| reader.encode_key(&table, row);
     let shown: Vec<&str> = found.iter().map(|(_, text)| text.as_str()).collect();
     let mut expected = vec![encoded(&null), encoded(&a), encoded(&a)];
     expected.sort();
