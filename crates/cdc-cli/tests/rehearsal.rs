@@ -215,6 +215,106 @@ test \"gone\" {{
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
 }
 
+/// What a view leaves out before anything reads it is not read: by `drop` and by `* except`, in front of a join and behind it, beside `rename`, and
+/// in front of what tells rows apart by all their columns.
+#[test]
+fn columns_that_a_view_leaves_out_may_go() {
+    let text = format!(
+        "{HEAD}
+view less   = from src.orders |> drop seen, placed |> rename amount as paid
+view rest   = from src.orders |> select * except (seen, placed), amount * 2 as twice |> drop customer_id
+view joined = from src.orders as o |> join src.customers as c on o.customer_id = c.id |> drop seen, tier, placed |> select o.id, customer_id, amount
+view kinds  = from src.customers |> drop tier, id |> distinct
+view first  = from src.orders |> top 1 by amount desc |> drop seen |> select * except (placed)
+view united = from src.customers |> drop tier |> union all few
+view few    = from src.customers |> select * except (tier) |> where id > 1
+less => dw.less
+rest => dw.rest
+joined => dw.joined
+kinds => dw.kinds
+first => dw.first
+united => dw.united
+test \"gone\" {{
+  given src.customers + {{ id: 1, name: \"ann\" }}, {{ id: 2, name: \"bob\" }}
+  given src.orders + {{ id: 7, customer_id: 1, amount: 5.00, seen: \"2026-01-01\" }}
+  ddl \"ALTER TABLE shop.customers DROP COLUMN tier\"
+  ddl \"ALTER TABLE shop.orders RENAME COLUMN seen TO looked_at\"
+  ddl \"ALTER TABLE shop.orders MODIFY placed VARCHAR(30)\"
+  ddl \"ALTER TABLE shop.orders ADD COLUMN seen INT\"
+  when src.orders + {{ id: 8, customer_id: 2, amount: 6.00, looked_at: \"2026-01-02\", seen: 3 }}
+  expect dw.less = [ {{ id: 7, customer_id: 1, paid: 5.00 }}, {{ id: 8, customer_id: 2, paid: 6.00 }} ]
+  expect dw.rest = [ {{ id: 7, amount: 5.00, twice: 10.00 }}, {{ id: 8, amount: 6.00, twice: 12.00 }} ]
+  expect dw.joined = [ {{ id: 7, customer_id: 1, amount: 5.00 }}, {{ id: 8, customer_id: 2, amount: 6.00 }} ]
+  expect dw.kinds = [ {{ name: \"ann\" }}, {{ name: \"bob\" }} ]
+  expect dw.first = [ {{ id: 8, customer_id: 2, amount: 6.00 }} ]
+  expect dw.united = [ {{ id: 1, name: \"ann\" }}, {{ id: 2, name: \"bob\" }}, {{ id: 2, name: \"bob\" }} ]
+}}
+"
+    );
+    // what HEAD reads of these columns is not there
+    let text = text.replace(", amount, placed => dw.orders", ", amount => dw.orders");
+    let said = run(&text, &[]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+}
+
+/// What is left out behind something that reads it, or that tells rows apart by it, is read.
+#[test]
+fn columns_that_are_left_out_too_late_are_read() {
+    for (view, column) in [
+        ("from src.orders |> extend seen as at |> drop seen", "seen"),
+        ("from src.orders |> distinct |> drop seen", "seen"),
+        ("from src.customers |> union all src.customers |> drop tier", "tier"),
+        ("from src.orders |> where seen > '2000-01-01' |> select * except (seen)", "seen"),
+        ("from src.orders |> rename seen as at |> drop at", "seen"),
+        ("from src.orders |> top 1 by seen |> drop seen", "seen"),
+    ] {
+        let table = if column == "tier" { "customers" } else { "orders" };
+        let said = run(
+            &format!(
+                "{HEAD}
+view late = {view}
+late => dw.late
+test \"late\" {{
+  ddl \"ALTER TABLE shop.{table} DROP COLUMN {column}\"
+  expect dw.late = []
+}}
+"
+            ),
+            &[],
+        );
+        let told =
+            format!("column \"{column}\" of table \"shop.{table}\" is dropped, and view \"late\" reads it");
+        assert!(said.code == 1 && said.out.contains(&told), "{view}: {}{}", said.out, said.err);
+    }
+}
+
+/// What is left out is looked up as everything is: a name that is not there, or that two tables have, is a mistake.
+#[test]
+fn what_is_left_out_must_be_there() {
+    for (ops, told) in [
+        ("drop sen", "\"sen\""),
+        ("select * except (sen)", "\"sen\""),
+        ("drop seen |> drop seen", "\"seen\""),
+        ("join src.customers as c on o.customer_id = c.id |> drop id", "\"id\""),
+        ("extend 1 as seen |> drop seen", "\"seen\""),
+    ] {
+        let said = run(
+            &format!(
+                "{HEAD}
+view late = from src.orders as o |> {ops}
+late => dw.late
+test \"late\" {{
+  expect dw.late = []
+}}
+"
+            ),
+            &[],
+        );
+        let text = format!("{}{}", said.out, said.err);
+        assert!(said.code != 0 && text.contains(told) && text.contains("error["), "{ops}: {text}");
+    }
+}
+
 #[test]
 fn numbers_that_were_given_are_not_given_again() {
     let order = |id: &str| format!("{{ {id}customer_id: 1, amount: 5, seen: \"2026-01-01\" }}");

@@ -8,4 +8,4 @@ mod views;
 
 pub(crate) use tables::{as_given, covered, flow, unknown_table};
 pub(crate) use targets::targets;
-pub(crate) use views::{Views, types, unread, views};
+pub(crate) use views::{Views, never_in_conflict, types, unread, views};

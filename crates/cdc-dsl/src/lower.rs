@@ -92,6 +92,7 @@ pub(crate) fn lower(text: &str, parse: &Parse, catalog: &Catalog<'_>) -> (Option
     if failed(&scope) {
         return (None, scope.finish());
     }
+    check::never_in_conflict(&views, &flows, &mut scope);
     let plan = Plan {
         name: pipeline.name,
         checkpoint: pipeline.checkpoint,

@@ -336,6 +336,10 @@ fn choice_map(
     keys: &[&str],
 ) -> Option<OptionValue> {
     let [entry] = map.entries.as_slice() else {
+        // what could not be read was reported
+        if !map.broken.is_empty() {
+            return None;
+        }
         wrong_value(scope, descriptor, map.span, "a map without exactly one entry");
         return None;
     };

@@ -36,12 +36,12 @@ use cdc_core::diagnostic::{Diagnostic, Severity};
 use cdc_core::plan::program::{
     BoundFlow, collision, multiset_warnings, other_rows_when_renamed, whole_rows_missing,
 };
-use cdc_core::plan::view::OnConflict;
 use cdc_core::plan::view::bind::{Graph, bind_again, bind_or_first};
+use cdc_core::plan::view::{OnConflict, ViewPlan};
 use cdc_core::plan::{self, FlowPlan, KeyConflict, Plan, SchemaChangeMode, SourcePlan};
 use cdc_core::position::{Binding, Position};
 use cdc_core::preflight::Check;
-use cdc_core::schema::{TableId, TableSchema};
+use cdc_core::schema::{TableId, TableSchema, same_name};
 use cdc_core::schema_change::SchemaChange;
 use cdc_core::tick::Tick;
 use cdc_core::{Error, Result, Row, ZeroDates, codes};
@@ -712,7 +712,9 @@ fn fingerprint(plan: &Plan) -> BTreeMap<String, String> {
             .collect();
         if let Some(view) = &flow.view {
             // what it reads, all the way: another view would say other rows of the same tables
-            let views = plan::view::read_by(&plan.views, view).into_iter().cloned().collect();
+            // but what flows of it do about conflicts, which each of them has for itself
+            let without = |view: &ViewPlan| ViewPlan { on_conflict: OnConflict::default(), ..view.clone() };
+            let views = plan::view::read_by(&plan.views, view).into_iter().map(without).collect();
             let text = cdc_core::plan::explain::to_text(&Plan { views, flows: Vec::new(), ..alone.clone() });
             let lines: Vec<&str> =
                 text.lines().map(str::trim).filter(|l| l.contains('[') || l.starts_with("view ")).collect();
@@ -740,6 +742,19 @@ pub(crate) fn check_pipeline(checkpoint: &Checkpoint, plan: &Plan) -> Result<()>
     Ok(())
 }
 
+/// The text of views, as a fingerprint has it, without what they say of conflicts.
+fn without_policies(text: &str) -> String {
+    const BEGIN: &str = " with { on_conflict = ";
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, behind)) = rest.split_once(BEGIN) {
+        let end = if behind.starts_with('{') { " } }" } else { " }" };
+        let Some((_, behind)) = behind.split_once(end) else { break };
+        out.push_str(before);
+        rest = behind;
+    }
+    out + rest
+}
+
 /// Can a pipeline go on from a checkpoint? Tables and flows may come and go; a flow that stays must be the same, and a
 /// new one must not want the rows of a table that others have been following: these have gone by.
 fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String, String>) -> Result<()> {
@@ -757,7 +772,13 @@ fn check_fingerprint(checkpoint: &Checkpoint, plan: &Plan, now: &BTreeMap<String
         {
             continue;
         }
-        if before.contains_key(&flow_of(key)) && old != Some(value) {
+        // names of columns are the same in any case of letters, and views had their policies in their texts once
+        let same = |old: &String| match key {
+            key if key.ends_with(ON_CONFLICT) => same_name(old, value),
+            key if key.ends_with(": view") => without_policies(old) == *value,
+            _ => old == value,
+        };
+        if before.contains_key(&flow_of(key)) && !old.is_some_and(same) {
             differences.push(format!("changed: {}", flow_of(key)));
         }
     }

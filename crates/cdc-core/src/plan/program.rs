@@ -671,6 +671,8 @@ pub(crate) struct Shape<'s> {
     constants: Vec<usize>,
     /// Registers that filters and expressions read, with what reads them.
     reads: Vec<(usize, &'static str)>,
+    /// A column that is to be left out may not be there any more: it has been left out of what is held.
+    pub(crate) may_be_gone: bool,
     pub(crate) errors: Vec<Diagnostic>,
 }
 
@@ -702,6 +704,7 @@ impl<'s> Shape<'s> {
             steps: Vec::new(),
             constants: Vec::new(),
             reads: Vec::new(),
+            may_be_gone: false,
             errors: Vec::new(),
         }
     }
@@ -723,7 +726,7 @@ impl<'s> Shape<'s> {
                 }
             }
             FlowOp::Drop(names) => {
-                let dropped: Vec<usize> = names.iter().filter_map(|n| self.find(n)).collect();
+                let dropped: Vec<usize> = names.iter().filter_map(|n| self.left_out(n)).collect();
                 let mut index = 0;
                 self.columns.retain(|_| {
                     index += 1;
@@ -773,12 +776,18 @@ impl<'s> Shape<'s> {
         self.columns.iter().position(|c| same_name(&c.column.name, &name.name))
     }
 
+    /// The place of a column that is to be left out.
+    fn left_out(&mut self, name: &ColumnName) -> Option<usize> {
+        let is_there = || self.columns.iter().any(|c| same_name(&c.column.name, &name.name));
+        if self.may_be_gone && !is_there() { None } else { self.find(name) }
+    }
+
     fn select(&mut self, items: &[SelectItem]) {
         let mut selected: Vec<(ShapeColumn, Span)> = Vec::new();
         for item in items {
             match item {
                 SelectItem::Star { except } => {
-                    let left_out: Vec<usize> = except.iter().filter_map(|n| self.find(n)).collect();
+                    let left_out: Vec<usize> = except.iter().filter_map(|n| self.left_out(n)).collect();
                     let span = except.first().map_or(0..0, |n| n.span.clone());
                     for (i, column) in self.columns.iter().enumerate() {
                         if !left_out.contains(&i) {

@@ -3,7 +3,7 @@
 use super::columns::{Columns, Walk};
 use super::nulls;
 use super::tables::unknown_table;
-use crate::ast::OpKind;
+use crate::ast::{OpKind, OptionBlock, OptionEntry};
 use crate::lower::{LoweredFlow, LoweredView, Read, ReadOf, SourceInfo, exact_table};
 use crate::names::{Kind, Names};
 use crate::resolve::Scope;
@@ -238,6 +238,46 @@ pub(crate) fn unread(
                 .at(name.span.range(), "")
                 .help(format!("write one such as: {0} => sink.{0}", name.text)),
         );
+    }
+}
+
+/// Warns where it is said what becomes of rows that agree in the key, and no key is stated in which they could: by a flow, or by a view for flows that
+/// all are so.
+pub(crate) fn never_in_conflict(views: &[LoweredView<'_>], flows: &[LoweredFlow<'_>], scope: &mut Scope<'_>) {
+    fn said<'o>(block: Option<&'o OptionBlock>) -> Option<&'o OptionEntry> {
+        block?.entries.iter().find(|entry| entry.name.text == "on_conflict")
+    }
+    let warning = |entry: &OptionEntry, headline: String| {
+        Diagnostic::warning(codes::VIEW_CONFLICT, headline)
+            .at(entry.name.span.range(), "")
+            .note("rows are in conflict that agree in a key which a flow states; without one they are told apart by the view's key, or, where it has none, written as they are")
+    };
+    for flow in flows.iter().filter(|flow| flow.view.is_some()) {
+        if let (Some(entry), Some(plan)) = (said(flow.flow.with.as_ref()), &flow.plan)
+            && plan.on_conflict != OnConflict::Error
+            && !plan.may_be_watched()
+        {
+            let headline = format!("no rows of flow \"{}\" can be in conflict", plan.name);
+            scope.report(warning(entry, headline).help(
+                "state the key that it is meant for: => target key (..); or leave \"on_conflict\" out",
+            ));
+        }
+    }
+    for (index, view) in views.iter().enumerate() {
+        let says_more = view.plan.as_ref().is_some_and(|plan| plan.on_conflict != OnConflict::Error);
+        let Some(entry) = said(view.view.with.as_ref()).filter(|_| says_more) else { continue };
+        let asks = |flow: &LoweredFlow<'_>| {
+            said(flow.flow.with.as_ref()).is_none()
+                && flow.plan.as_ref().is_some_and(FlowPlan::may_be_watched)
+        };
+        let mut of_it = flows.iter().filter(|flow| flow.view == Some(index)).peekable();
+        if of_it.peek().is_some() && !of_it.any(asks) {
+            let headline =
+                format!("no flow of view \"{}\" asks what it says of conflicts", view.view.name.text);
+            scope.report(warning(entry, headline).help(
+                "state the key that it is meant for in the flow: => target key (..); or leave \"on_conflict\" out",
+            ));
+        }
     }
 }
 

@@ -106,6 +106,12 @@ impl Parser<'_> {
                 return Err(fail);
             }
         };
+        // one mistake, whatever the first part by itself would be
+        if self.kind() == TokenKind::Dot {
+            let fail = self.unexpected("\",\" or \"}\"");
+            self.help("a text with a dot in it stands in quotes; a column is named by itself, without its table, and `meta.ts` and the like are none");
+            return Err(fail);
+        }
         Ok(OptionValue { kind, span: start.to(self.previous_span()) })
     }
 

@@ -243,6 +243,8 @@ struct Output {
     node: usize,
     /// Registers are places in the row.
     columns: Vec<ShapeColumn>,
+    /// Columns of tables that the view leaves out before anything reads them: there to be named where they are left out, in no row.
+    unread: Vec<ShapeColumn>,
     key: Option<Vec<usize>>,
     /// Columns of which one may stand for the other in the key: an equality of a join says that they agree in each row.
     same: Vec<(usize, usize)>,
@@ -272,6 +274,7 @@ fn bound(
         graph: Graph::default(),
         used: BTreeMap::new(),
         tables: BTreeMap::new(),
+        again: whole,
         done: BTreeMap::new(),
         errors: Vec::new(),
     };
@@ -360,6 +363,8 @@ struct GraphBinder<'p> {
     used: BTreeMap<TableId, BTreeSet<usize>>,
     /// The nodes of tables: one for all views, since there is one state of a table.
     tables: BTreeMap<TableId, usize>,
+    /// Bound to what is held of the tables: what views leave out unread is not part of that.
+    again: bool,
     /// `None`: refused, or being bound.
     done: BTreeMap<String, Option<Output>>,
     errors: Vec<Diagnostic>,
@@ -540,6 +545,7 @@ impl<'p> GraphBinder<'p> {
                 .into_iter()
                 .map(|c| ShapeColumn { of: Some(alias.clone()), ..c })
                 .collect(),
+            unread: Vec::new(),
             ..output
         };
         match &input.of {
@@ -625,19 +631,21 @@ impl<'p> GraphBinder<'p> {
                 NodeKind::Map { input: node, map: Arc::new(map) },
             );
         }
-        let columns = kept.iter().enumerate().map(|(register, i)| {
-            let column = &schema.columns[*i];
-            ShapeColumn {
-                column: column.clone(),
-                of: Some(alias.clone()),
-                ty: ExprType::new(column.ty.clone(), column.nullable),
-                register,
-            }
-        });
+        let shown = |column: &Column, register: usize| ShapeColumn {
+            column: column.clone(),
+            of: Some(alias.clone()),
+            ty: ExprType::new(column.ty.clone(), column.nullable),
+            register,
+        };
+        let columns = kept.iter().enumerate().map(|(register, i)| shown(&schema.columns[*i], register));
+        let unread = (0..schema.columns.len())
+            .filter(|i| !kept.contains(i) && used.leaves_out(alias, &schema.columns[*i].name))
+            .map(|i| shown(&schema.columns[i], NO_REGISTER));
         let place = |column: &usize| kept.iter().position(|k| k == column);
         Output {
             node,
             columns: columns.collect(),
+            unread: unread.collect(),
             key: schema.key().and_then(|key| key.iter().map(place).collect()),
             same: Vec::new(),
         }
@@ -646,6 +654,8 @@ impl<'p> GraphBinder<'p> {
     fn mapped(&mut self, input: Output, ops: &[&FlowOp], plan: &ViewPlan, table: &TableId) -> Option<Output> {
         let width = input.columns.len();
         let mut shape = Shape::new(table, input.columns);
+        shape.columns.extend(input.unread);
+        shape.may_be_gone = self.again;
         for op in ops {
             self.ensure_no_meta(expressions(op), plan)?;
             shape.apply(op);
@@ -654,7 +664,9 @@ impl<'p> GraphBinder<'p> {
             self.errors.append(&mut shape.errors);
             return None;
         }
-        let registers: Vec<usize> = shape.columns.iter().map(|c| c.register).collect();
+        let (unread, columns): (Vec<_>, Vec<_>) =
+            shape.columns.into_iter().partition(|c| c.register == NO_REGISTER);
+        let registers: Vec<usize> = columns.iter().map(|c| c.register).collect();
         let place = |register: usize| registers.iter().position(|r| *r == register);
         // what stands for a column of the key that is left out
         let stands_for = |register: usize| {
@@ -669,12 +681,8 @@ impl<'p> GraphBinder<'p> {
             .as_ref()
             .and_then(|key| key.iter().map(|k| place(*k).or_else(|| stands_for(*k))).collect());
         let same = input.same.iter().filter_map(|(a, b)| Some((place(*a)?, place(*b)?))).collect();
-        let columns = shape
-            .columns
-            .into_iter()
-            .enumerate()
-            .map(|(register, c)| ShapeColumn { register, ..c })
-            .collect();
+        let columns =
+            columns.into_iter().enumerate().map(|(register, c)| ShapeColumn { register, ..c }).collect();
         let map = RowMap {
             table: table.clone(),
             width,
@@ -683,12 +691,12 @@ impl<'p> GraphBinder<'p> {
             registers,
         };
         if map.same_row && map.steps.is_empty() {
-            return Some(Output { node: input.node, columns, key, same });
+            return Some(Output { node: input.node, columns, unread, key, same });
         }
         let word = if map.same_row { "filter" } else { "map" };
         let node = self
             .node(format!("{word}[{}]", plan.name), NodeKind::Map { input: input.node, map: Arc::new(map) });
-        Some(Output { node, columns, key, same })
+        Some(Output { node, columns, unread, key, same })
     }
 
     /// `meta.` is about changes of one table; a view's row comes of several.
@@ -904,7 +912,11 @@ impl<'p> GraphBinder<'p> {
             pairs,
         };
         let node = self.node(format!("{}[{}: {alias}]", kind.word().replace(' ', "_"), plan.name), kind_node);
-        let output = Output { node, columns, key, same };
+        let mut unread = left.unread;
+        if keeps_right {
+            unread.extend(right.unread);
+        }
+        let output = Output { node, columns, unread, key, same };
         self.thinned(output, &behind, plan, table)
     }
 
@@ -1021,6 +1033,7 @@ impl<'p> GraphBinder<'p> {
         Some(Output {
             node,
             columns: columns.into_iter().map(|(c, _)| c).collect(),
+            unread: Vec::new(),
             key: Some(key).filter(|k| !k.is_empty()),
             same: Vec::new(),
         })
@@ -1133,7 +1146,7 @@ impl<'p> GraphBinder<'p> {
             NodeKind::Group { input: input.node, group: Arc::new(group) },
         );
         let key = (0..input.columns.len()).collect();
-        Some(Output { node, columns: input.columns, key: Some(key), same: Vec::new() })
+        Some(Output { node, columns: input.columns, unread: Vec::new(), key: Some(key), same: Vec::new() })
     }
 
     fn union(&mut self, left: Output, right: Output, span: &Span, plan: &ViewPlan) -> Option<Output> {
@@ -1175,7 +1188,7 @@ impl<'p> GraphBinder<'p> {
         }
         let node = self
             .node(format!("union[{}]", plan.name), NodeKind::Union { inputs: vec![left.node, right.node] });
-        Some(Output { node, columns, key: None, same: Vec::new() })
+        Some(Output { node, columns, unread: Vec::new(), key: None, same: Vec::new() })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -1401,41 +1414,61 @@ fn side_of(condition: &Expr, sides: &[Output], joined: &[JoinKind]) -> Option<us
     allowed.then_some(side)
 }
 
-/// The columns that a view names, by the alias that it gives their table.
-enum Used<'p> {
-    /// All: nothing says which columns there are in the end.
-    All,
-    Named {
-        names: Vec<(Option<&'p str>, &'p str)>,
-        /// Aliases of tables that come in behind the choice, as a whole.
-        whole: Vec<&'p str>,
-    },
+/// The register of a column that is in no row.
+const NO_REGISTER: usize = usize::MAX;
+
+/// What a view uses of the columns of its tables.
+///
+/// A column is used if an expression names it, or if it may be in the view's rows or in what tells them apart. What `drop` or `* except (..)` leaves out in
+/// front of that, with no expression that has its name anywhere in the view, is used by nothing: it is free to change, or to go.
+struct Used<'p> {
+    /// Nothing says which columns there are in the end: all that are not left out.
+    all: bool,
+    /// What expressions name, with what they qualify it by.
+    names: Vec<(Option<&'p str>, &'p str)>,
+    /// Aliases of tables that come in behind the choice, as a whole.
+    whole: Vec<&'p str>,
+    /// What is left out by name, and the aliases of the tables that were there then.
+    left_out: Vec<(&'p str, Vec<&'p str>)>,
 }
 
 impl<'p> Used<'p> {
     fn of(plan: &'p ViewPlan) -> Used<'p> {
-        let star = |op: &FlowOp| matches!(op, FlowOp::Select(items) if items.iter().any(|i| matches!(i, SelectItem::Star { .. })));
+        let mut used = Used { all: false, names: Vec::new(), whole: Vec::new(), left_out: Vec::new() };
+        // which columns there are is said, from there on whatever tables have
         let mut says = false;
         let mut exprs: Vec<&'p Expr> = Vec::new();
-        let mut whole: Vec<&'p str> = Vec::new();
+        let mut there: Vec<&'p str> = vec![&plan.from.alias];
         for op in &plan.ops {
             match op {
                 ViewOp::Row(op) => {
-                    // a star in front of what chooses takes them all
-                    if star(op) && !says {
-                        return Used::All;
-                    }
-                    // rows are told apart by all their columns
-                    if !says && matches!(op, FlowOp::Drop(_) | FlowOp::Rename(_)) {
-                        return Used::All;
-                    }
-                    says |= matches!(op, FlowOp::Select(_));
                     exprs.extend(expressions(op));
+                    match op {
+                        FlowOp::Drop(names) if !says => {
+                            used.left_out.extend(names.iter().map(|n| (n.name.as_str(), there.clone())));
+                        }
+                        FlowOp::Rename(pairs) => {
+                            let both = pairs.iter().flat_map(|(old, new)| [old.name.as_str(), new.as_str()]);
+                            used.names.extend(both.map(|name| (None, name)));
+                        }
+                        FlowOp::Select(items) if !says => {
+                            says = true;
+                            for item in items {
+                                if let SelectItem::Star { except } = item {
+                                    says = false;
+                                    let names = except.iter().map(|n| (n.name.as_str(), there.clone()));
+                                    used.left_out.extend(names);
+                                }
+                            }
+                        }
+                        _ => {}
+                    }
                 }
                 ViewOp::Join { on, with, .. } => {
                     if says {
-                        whole.push(&with.alias);
+                        used.whole.push(&with.alias);
                     }
+                    there.push(&with.alias);
                     exprs.push(on);
                 }
                 ViewOp::Aggregate { group_by, items, .. } => {
@@ -1443,26 +1476,28 @@ impl<'p> Used<'p> {
                     exprs.extend(items.iter().filter_map(|i| i.arg.as_ref()));
                     says = true;
                 }
-                ViewOp::Distinct { .. } | ViewOp::Union { .. } if !says => return Used::All,
-                ViewOp::Distinct { .. } => {}
-                ViewOp::Union { with, .. } => whole.push(&with.alias),
+                // rows are told apart by all their columns, and meet those of the other side by their places
+                ViewOp::Distinct { .. } | ViewOp::Union { .. } => {
+                    used.all |= !says;
+                    says = true;
+                    if let ViewOp::Union { with, .. } = op {
+                        used.whole.push(&with.alias);
+                    }
+                }
                 ViewOp::Top { by, per, .. } => {
                     exprs.extend(by.iter().map(|k| &k.expr).chain(per));
                 }
             }
         }
-        if !says {
-            return Used::All;
-        }
-        let mut names = Vec::new();
+        used.all |= !says;
         for expr in exprs {
             walk(expr, &mut |e| match &e.kind {
-                ExprKind::Column(name) => names.push((None, name.as_str())),
-                ExprKind::Of { table, column } => names.push((Some(table.as_str()), column.as_str())),
+                ExprKind::Column(name) => used.names.push((None, name.as_str())),
+                ExprKind::Of { table, column } => used.names.push((Some(table.as_str()), column.as_str())),
                 _ => {}
             });
         }
-        Used::Named { names, whole }
+        used
     }
 
     /// The places of what is used of a table, with its key.
@@ -1473,14 +1508,16 @@ impl<'p> Used<'p> {
     }
 
     fn uses(&self, alias: &str, column: &str) -> bool {
-        match self {
-            Used::All => true,
-            Used::Named { names, whole } => {
-                let is_it = |(of, name): &(Option<&str>, &str)| {
-                    same_name(name, column) && of.is_none_or(|of| same_name(of, alias))
-                };
-                names.iter().any(is_it) || whole.iter().any(|w| same_name(w, alias))
-            }
-        }
+        let is_it = |(of, name): &(Option<&str>, &str)| {
+            same_name(name, column) && of.is_none_or(|of| same_name(of, alias))
+        };
+        self.names.iter().any(is_it)
+            || self.whole.iter().any(|w| same_name(w, alias))
+            || self.all && !self.leaves_out(alias, column)
+    }
+
+    fn leaves_out(&self, alias: &str, column: &str) -> bool {
+        let of_it = |there: &[&str]| there.iter().any(|of| same_name(of, alias));
+        self.left_out.iter().any(|(name, there)| same_name(name, column) && of_it(there))
     }
 }

@@ -565,7 +565,7 @@ fn still_reads(input: &TableInput, event: &SchemaEvent) -> Result<()> {
                 let (from, name) = (as_written(column), as_written(to));
                 return Err(at(gone(input, column, &format!("renamed to \"{to}\""), |views| {
                     format!(
-                        "in {views} write {name} for {from} (or {name} as {from}, where targets are to keep the name)"
+                        "in {views} write {name} for {from} (or {name} as {from}, where other views and targets are to keep the name)"
                     )
                 })));
             }
