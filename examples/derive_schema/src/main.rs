@@ -222,7 +222,9 @@ fn told(change: &TargetSchemaChange) -> String {
             format!("add {table}.{} {}", column.name, column.ty)
         }
         TargetSchemaChange::FillColumn { table, from, to, .. } => format!("fill {table}.{to} from {from}"),
-        TargetSchemaChange::AlterColumnType { table, column, ty } => format!("make {table}.{column} {ty}"),
+        TargetSchemaChange::AlterColumnType { table, column, ty, .. } => {
+            format!("make {table}.{column} {ty}")
+        }
         TargetSchemaChange::AlterNullability { table, column, .. } => {
             format!("let {table}.{column} be NULL or not")
         }
