@@ -244,7 +244,7 @@ pub(crate) fn unread(
 /// Warns where it is said what becomes of rows that agree in the key, and no key is stated in which they could: by a flow, or by a view for flows that
 /// all are so.
 pub(crate) fn never_in_conflict(views: &[LoweredView<'_>], flows: &[LoweredFlow<'_>], scope: &mut Scope<'_>) {
-    fn said<'o>(block: Option<&'o OptionBlock>) -> Option<&'o OptionEntry> {
+    fn said(block: Option<&OptionBlock>) -> Option<&OptionEntry> {
         block?.entries.iter().find(|entry| entry.name.text == "on_conflict")
     }
     let warning = |entry: &OptionEntry, headline: String| {
