@@ -20,6 +20,7 @@ use cdc_core::connector::{TargetChange, TargetOp, TargetTable};
 use cdc_core::event::Op;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 
 /// The key that the row of an update had in front of it.
 pub type From<'f> = &'f dyn Fn(&TargetChange) -> Row;
@@ -30,12 +31,20 @@ pub fn key_before<'t>(table: &'t TargetTable) -> impl Fn(&TargetChange) -> Row +
 }
 
 /// Nets the changes of one table and tick, in any order of arrival.
-pub fn net(from: From<'_>, changes: Vec<TargetChange>) -> Vec<TargetChange> {
+pub fn net(from: From<'_>, mut changes: Vec<TargetChange>) -> Vec<TargetChange> {
     if changes.iter().any(TargetChange::is_in_part) {
         return net_in_part(from, changes);
     }
     // rows of one chunk have keys of their own
     if changes.iter().all(|c| c.source_op == Op::Read) && is_one_chunk(&changes) {
+        return changes;
+    }
+    // where no two hashes are the same no two keys are, which is nearly always so: then nothing is to be netted
+    let hasher = foldhash::fast::FixedState::default();
+    let mut hashes: Vec<u64> = changes.iter().map(|c| hasher.hash_one(&c.key)).collect();
+    hashes.sort_unstable();
+    if hashes.windows(2).all(|pair| pair[0] != pair[1]) {
+        changes.sort_unstable_by_key(|c| (c.op, c.ordinal));
         return changes;
     }
     let mut last: HashMap<Row, TargetChange, foldhash::fast::FixedState> =

@@ -425,13 +425,7 @@ impl BoundFlow {
         if self.target.is_multiset() {
             return output.clone();
         }
-        packed(|builder| match self.target.key[..] {
-            [one] => builder.push(&output.get(one)),
-            ref many => {
-                let values: Vec<_> = output.iter().collect();
-                many.iter().for_each(|i| builder.push(&values[*i]));
-            }
-        })
+        output.picked(&self.target.key)
     }
 
     fn checked_key_of(&self, output: &Row, source: &Row, meta: &RowMeta<'_>) -> Result<Row> {
@@ -486,12 +480,12 @@ impl BoundFlow {
         let lacks = change.after.as_ref().is_some_and(Row::has_absent);
         let in_part = lacks && change.op == Op::Update;
         let before = match (&change.before, wants(Op::Delete)) {
-            (Some(row), true) => self.keyed(row, &meta)?,
+            (Some(row), true) => self.keyed(row, None, &meta)?,
             (None, true) if !in_part => return Err(self.image_missing("before", &meta)),
             _ => None,
         };
         let after = match (&change.after, change.op != Op::Delete) {
-            (Some(row), true) => self.keyed(row, &meta)?,
+            (Some(row), true) => self.keyed(row, before.as_ref(), &meta)?,
             (None, true) => return Err(self.image_missing("after", &meta)),
             _ => None,
         };
@@ -564,8 +558,15 @@ impl BoundFlow {
         Ok(())
     }
 
-    fn keyed(&self, row: &Row, meta: &RowMeta<'_>) -> Result<Option<(Row, Row)>> {
+    /// What comes of a row, with its key; `known`: another such row, which has the same key nearly always.
+    fn keyed(&self, row: &Row, known: Option<&(Row, Row)>, meta: &RowMeta<'_>) -> Result<Option<(Row, Row)>> {
         let Some(output) = self.apply(row, meta)? else { return Ok(None) };
+        if let Some((key, other)) = known
+            && !self.target.is_multiset()
+            && other.agrees(&output, &self.target.key)
+        {
+            return Ok(Some((key.clone(), output)));
+        }
         Ok(Some((self.checked_key_of(&output, row, meta)?, output)))
     }
 

@@ -146,6 +146,42 @@ struct Proven {
 /// So many changes of one tick are handed on in the order of their keys: a first load, mostly, and targets keep their rows in that order.
 const LARGE: usize = 4096;
 
+impl Proven {
+    /// What has become of the keys of these rows, which are all that there is of them.
+    fn sum(&self, rows: &mut Vec<(Row, isize)>, out: &mut Vec<Changed>) -> Result<()> {
+        let key = &self.schema.primary_key;
+        rows.sort_unstable_by(|(row, _), (other, _)| {
+            row.picked(key).cmp(&other.picked(key)).then_with(|| row.cmp(other))
+        });
+        let mut rows = rows.drain(..).peekable();
+        while let Some((mut row, mut times)) = rows.next() {
+            let (mut before, mut after): Changed = (None, None);
+            loop {
+                // the same row, once more
+                while let Some((_, more)) = rows.next_if(|(other, _)| *other == row) {
+                    times += more;
+                }
+                let next = rows.next_if(|(other, _)| other.agrees(&row, key));
+                if times != 0 {
+                    let side = if times > 0 { &mut after } else { &mut before };
+                    if times.abs() > 1 || side.is_some() {
+                        let rows = side.iter().map(|r| (r.clone(), 1)).chain([(row, times as i64)]).collect();
+                        return Err(conflict(&format!("view \"{}\"", self.name), &self.schema, key, rows)
+                            .help("this must not be: the view's key tells its rows apart. Report it, with the view"));
+                    }
+                    *side = Some(row);
+                }
+                let Some((next_row, next_times)) = next else { break };
+                (row, times) = (next_row, next_times);
+            }
+            if before.is_some() || after.is_some() {
+                out.push((before, after));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Closing for Proven {
     const HOLDS: bool = false;
 
@@ -165,45 +201,38 @@ impl Closing for Proven {
             out.sort_by_key(|(_, after)| after.is_some());
             return Ok(out);
         }
-        // What is of one key together: by hash, because numbers are compared faster than keys; among equal hashes (of one key, as good as always)
-        // by key and row.
-        let mut rows: Vec<(u64, Row, isize)> =
-            rows.into_iter().map(|(row, times)| (hash_of(key, &row), row, times)).collect();
-        rows.sort_unstable_by(|(hash, row, _), (other_hash, other, _)| {
-            hash.cmp(other_hash).then_with(|| {
-                let of_keys = if row.agrees(other, key) {
-                    std::cmp::Ordering::Equal
-                } else {
-                    row.picked(key).cmp(&other.picked(key))
-                };
-                of_keys.then_with(|| row.cmp(other))
-            })
-        });
+        // What is of one key together: by hash, because numbers are compared and moved faster than keys and rows.
+        let mut places: Vec<(u64, usize)> =
+            rows.iter().enumerate().map(|(place, (row, _))| (hash_of(key, row), place)).collect();
+        places.sort_unstable();
+        let mut rows: Vec<Option<(Row, isize)>> = rows.into_iter().map(Some).collect();
         let mut out: Vec<Changed> = Vec::with_capacity(rows.len());
-        let mut rows = rows.into_iter().peekable();
-        while let Some((hash, row, times)) = rows.next() {
-            let (mut row, mut times) = (row, times);
-            let (mut before, mut after): Changed = (None, None);
-            loop {
-                // the same row, once more
-                while let Some((_, _, more)) = rows.next_if(|(h, other, _)| *h == hash && *other == row) {
-                    times += more;
+        let mut same_hash: Vec<(Row, isize)> = Vec::new();
+        for of_hash in places.chunk_by(|(hash, _), (other, _)| hash == other) {
+            same_hash.extend(of_hash.iter().filter_map(|(_, place)| rows[*place].take()));
+            // a row that comes or goes, or one in the place of another: nearly always it is that
+            match &same_hash[..] {
+                [(_, times)] if times.abs() == 1 => {
+                    out.extend(
+                        same_hash.pop().map(
+                            |(row, times)| {
+                                if times > 0 { (None, Some(row)) } else { (Some(row), None) }
+                            },
+                        ),
+                    );
+                    continue;
                 }
-                let next = rows.next_if(|(h, other, _)| *h == hash && other.agrees(&row, key));
-                if times != 0 {
-                    let side = if times > 0 { &mut after } else { &mut before };
-                    if times.abs() > 1 || side.is_some() {
-                        let rows = side.iter().map(|r| (r.clone(), 1)).chain([(row, times as i64)]).collect();
-                        return Err(conflict(&format!("view \"{}\"", self.name), &self.schema, key, rows)
-                            .help("this must not be: the view's key tells its rows apart. Report it, with the view"));
+                [(row, times), (other, others)]
+                    if times.abs() == 1 && times + others == 0 && row.agrees(other, key) =>
+                {
+                    if row == other {
+                        same_hash.clear();
+                    } else if let (Some((b, _)), Some((a, times))) = (same_hash.pop(), same_hash.pop()) {
+                        out.push(if times > 0 { (Some(b), Some(a)) } else { (Some(a), Some(b)) });
                     }
-                    *side = Some(row);
+                    continue;
                 }
-                let Some((_, next_row, next_times)) = next else { break };
-                (row, times) = (next_row, next_times);
-            }
-            if before.is_some() || after.is_some() {
-                out.push((before, after));
+                _ => self.sum(&mut same_hash, &mut out)?,
             }
         }
         if out.len() >= LARGE {
@@ -350,8 +379,13 @@ fn closed<'scope, C: Closing>(
                     {
                         held = Some(new);
                     }
-                    for (row, tick, times) in data.drain(..) {
-                        open.entry(tick).or_default().push((row, times));
+                    let mut rows = data.drain(..).peekable();
+                    while let Some((row, tick, times)) = rows.next() {
+                        let of_tick = open.entry(tick).or_default();
+                        of_tick.push((row, times));
+                        while let Some((row, _, times)) = rows.next_if(|(_, other, _)| *other == tick) {
+                            of_tick.push((row, times));
+                        }
                     }
                 });
                 told.for_each(|cap, data| {

@@ -33,6 +33,7 @@ use cdc_core::{Error, Result, Row, Value, codes};
 use differential_dataflow::VecCollection;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::Stream;
@@ -409,13 +410,16 @@ impl State {
 
     /// What a tick has made of the rows: those that go and those that come.
     fn close(&mut self, tick: Tick, mut said: Vec<(u64, Said)>) -> Result<Vec<(Row, isize)>> {
-        let mut seen = Seen { records_in: said.len() as i64, ..Seen::default() };
+        let seen = Seen { records_in: said.len() as i64, ..Seen::default() };
         // Room for rows that are new, which also has what is held of the others fetched, several at a time: see `Upserts::close`.
         let is_held =
             |said: &Said| matches!(said, Said::Row { key: Some(key), .. } if self.rows.contains_key(key));
         let held = said.iter().filter(|(_, said)| is_held(said)).count();
         if self.input.key.is_some() {
             self.rows.reserve(said.len() - held);
+        }
+        if said.iter().all(|(_, said)| said.is_simple()) {
+            return Ok(self.put(tick, said, seen));
         }
         said.sort_by_key(|(ordinal, _)| *ordinal);
         // of each key the row in front of the tick
@@ -473,19 +477,12 @@ impl State {
                 }
             }
         }
-        let (mut out, mut noted) = (Vec::new(), Vec::new());
+        let mut made = Made { seen, out: Vec::new(), noted: Vec::new() };
         for (key, before) in touched {
-            let now = self.rows.get(&key);
-            if before.as_ref() == now {
-                continue;
-            }
-            let size = |row: Option<&Row>| row.map_or(0, |row| bytes(&key) + bytes(row));
-            seen.state_rows += i64::from(now.is_some()) - i64::from(before.is_some());
-            seen.state_bytes += size(now) - size(before.as_ref());
-            out.extend(before.map(|row| (row, -1)));
-            out.extend(now.map(|row| (row.clone(), 1)));
-            noted.push(InputChange::Keyed { row: now.cloned(), key });
+            let now = self.rows.get(&key).cloned();
+            made.add(key, before, now);
         }
+        let Made { mut seen, mut out, mut noted } = made;
         for (row, times) in counted {
             let now = self.counts.get(&row).copied().unwrap_or(0);
             if now == 0 {
@@ -499,10 +496,86 @@ impl State {
             out.push((row.clone(), times as isize));
             noted.push(InputChange::Counted { row, times });
         }
-        seen.records_out = out.len() as i64;
-        self.counter.add(seen);
-        self.shared.inputs.note(tick, &self.input.table, noted);
-        Ok(out)
+        Ok(self.told(tick, Made { seen, out, noted }))
+    }
+
+    /// As [`State::close`], of changes that are simple: of each key the last one counts, and what it was before is what is held. So they are
+    /// brought together by their keys, by hash, and each key is looked up once.
+    fn put(&mut self, tick: Tick, said: Vec<(u64, Said)>, seen: Seen) -> Vec<(Row, isize)> {
+        let mut places: Vec<(u64, u64, usize)> = Vec::with_capacity(said.len());
+        let mut puts: Vec<Option<(Row, Option<Row>)>> = Vec::with_capacity(said.len());
+        for (ordinal, said) in said {
+            let Said::Row { before, key, after } = said else { continue };
+            let Some(key) = key.or(before) else { continue };
+            places.push((self.rows.hasher().hash_one(&key), ordinal, puts.len()));
+            puts.push(Some((key, after)));
+        }
+        places.sort_unstable();
+        let mut made =
+            Made { seen, out: Vec::with_capacity(2 * puts.len()), noted: Vec::with_capacity(puts.len()) };
+        for of_hash in places.chunk_by(|(hash, ..), (other, ..)| hash == other) {
+            for (n, (.., place)) in of_hash.iter().enumerate() {
+                // with one of its key in front of it, else
+                let Some((key, mut row)) = puts[*place].take() else { continue };
+                for (.., later) in &of_hash[n + 1..] {
+                    if let Some((_, last)) = puts[*later].take_if(|(other, _)| *other == key) {
+                        row = last;
+                    }
+                }
+                let before = match &row {
+                    Some(row) => match self.rows.get_mut(&key) {
+                        Some(held) => Some(std::mem::replace(held, row.clone())),
+                        None => self.rows.insert(key.clone(), row.clone()),
+                    },
+                    None => self.rows.remove(&key),
+                };
+                made.add(key, before, row);
+            }
+        }
+        self.told(tick, made)
+    }
+
+    /// Notes what a tick has made, and gives what goes on.
+    fn told(&self, tick: Tick, made: Made) -> Vec<(Row, isize)> {
+        self.counter.add(Seen { records_out: made.out.len() as i64, ..made.seen });
+        self.shared.inputs.note(tick, &self.input.table, made.noted);
+        made.out
+    }
+}
+
+impl Said {
+    /// Does it leave a row under its key, or take it away, and say all of its columns? That is what most changes are.
+    fn is_simple(&self) -> bool {
+        match self {
+            Said::Row { before, key: Some(key), after: Some(after) } => {
+                before.as_ref().is_none_or(|before| before == key) && !after.has_absent()
+            }
+            Said::Row { key: None, after: None, .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a tick makes of a table's rows.
+struct Made {
+    seen: Seen,
+    /// Those that go and those that come.
+    out: Vec<(Row, isize)>,
+    /// For the state folder.
+    noted: Vec<InputChange>,
+}
+
+impl Made {
+    fn add(&mut self, key: Row, before: Option<Row>, now: Option<Row>) {
+        if before == now {
+            return;
+        }
+        let size = |row: Option<&Row>| row.map_or(0, |row| bytes(&key) + bytes(row));
+        self.seen.state_rows += i64::from(now.is_some()) - i64::from(before.is_some());
+        self.seen.state_bytes += size(now.as_ref()) - size(before.as_ref());
+        self.out.extend(before.map(|row| (row, -1)));
+        self.out.extend(now.iter().map(|row| (row.clone(), 1)));
+        self.noted.push(InputChange::Keyed { row: now, key });
     }
 }
 
