@@ -2,10 +2,16 @@
 //!
 //! **Changes by key.** An upsert is `INSERT .. SELECT .. ON CONFLICT (key) DO UPDATE`, a delete `DELETE .. USING`. The
 //! rows of a statement travel as one array a column (`unnest($1, $2, ..)`) and are cast to the columns' types by the
-//! server: one prepared statement for any number of rows, and a tick of one row costs one round trip. Many upserts
-//! ([`STAGED_ROWS`]) go by COPY into a temporary table of the session instead and are merged from there, a fifth
-//! faster than from arrays. Key columns are set too where the target compares keys by another rule than by their
-//! bytes: else the old spelling would stay.
+//! server: one prepared statement for any number of rows, and a tick of one row costs one round trip. Key columns are set too where
+//! the target compares keys by another rule than by their bytes: else the old spelling would stay.
+//!
+//! **Many upserts** ([`STAGED_ROWS`]) go by COPY into a temporary table of the session. From there `UPDATE .. FROM .. RETURNING` changes
+//! the rows that are there and says which these are; the others are new, whatever the source says, and go as such. That is right because
+//! nobody else writes: which rows are there does not change in between. `ON CONFLICT` from the temporary table would do it in one statement,
+//! but locks each row and says so in the log of the server in front of each update, and inserts one by one what COPY inserts by the page.
+//! Measured at PostgreSQL 17, 20,000 rows of 200 bytes all over a million: 234 to 318 ms instead of 300 to 485 where all are there, and
+//! 47 instead of 61 ms where none is. `ON CONFLICT` it is still where keys are compared by another rule, where a table has nothing but its key, and
+//! where the key refuses a row although it was new.
 //!
 //! **Rows nobody has seen before** (of a snapshot, or inserted) go by COPY straight into the table, which is faster by
 //! far than any statement. That they are new is what the source says; the target may know better (a chunk of a snapshot
@@ -221,8 +227,14 @@ impl Writer {
         let deleted = self.delete(conn, &gone);
         self.or_blame(deleted, conn, Doing::Deleting, &gone, errors)?;
         if self.table.is_multiset() {
-            let copied = self.copy(conn, &self.full, &self.names(), &fresh).map(drop);
+            let copied = self.copy(conn, &self.full, &self.names(), &fresh, false).map(drop);
             return self.or_blame(copied, conn, Doing::Writing, &fresh, errors);
+        }
+        if rows.len() >= STAGED_ROWS && conn.can_stage && self.updates_staged() {
+            let updated = self.update_staged(conn, &rows);
+            let there = self.or_blame(updated, conn, Doing::Writing, &rows, errors)?;
+            let new = rows.drain(..).zip(there).filter(|(_, there)| !there);
+            fresh.extend(new.map(|(row, _)| row));
         }
         let is_copied = fresh.len() >= COPY_ROWS && self.copies();
         if is_copied {
@@ -250,7 +262,7 @@ impl Writer {
     /// COPY behind a savepoint; false if a row was there, and nothing is written then.
     fn copy_if_new(&mut self, conn: &Conn, rows: &[Row]) -> Result<bool, Refusal> {
         conn.run("SAVEPOINT _cdc_copy")?;
-        match self.copy(conn, &self.full, &self.names(), rows) {
+        match self.copy(conn, &self.full, &self.names(), rows, false) {
             Ok(_) => {
                 conn.run("RELEASE SAVEPOINT _cdc_copy")?;
                 Ok(true)
@@ -264,19 +276,32 @@ impl Writer {
         }
     }
 
-    /// COPY into columns of a table.
-    fn copy(&self, conn: &Conn, table: &str, columns: &str, rows: &[Row]) -> Result<u64, Refusal> {
+    /// COPY into columns of a table; the last one is the number of the row here, if it is asked for.
+    fn copy(
+        &self,
+        conn: &Conn,
+        table: &str,
+        columns: &str,
+        rows: &[Row],
+        numbered: bool,
+    ) -> Result<u64, Refusal> {
         if rows.is_empty() {
             return Ok(0);
         }
         let sql = format!("COPY {table} ({columns}) FROM STDIN");
         let mut unfit = None;
-        let mut rest = rows.iter();
+        let mut rest = rows.iter().enumerate();
         let mut scratch = Vec::new();
         let copied = conn.copy_in(&sql, |out| {
-            let Some(row) = rest.next() else { return Some(false) };
+            let Some((n, row)) = rest.next() else { return Some(false) };
             match self.push_line(row, &mut scratch, out) {
-                Ok(()) => Some(true),
+                Ok(()) => {
+                    if numbered {
+                        out.extend_from_slice(format!("\t{n}").as_bytes());
+                    }
+                    out.push(b'\n');
+                    Some(true)
+                }
                 Err(error) => {
                     unfit = Some(error);
                     None
@@ -289,7 +314,7 @@ impl Writer {
         }
     }
 
-    /// Appends a row in the text form of COPY.
+    /// Appends a row in the text form of COPY, without the line's end.
     fn push_line(&self, row: &Row, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), Error> {
         for (i, (value, column)) in row.iter().zip(&self.columns).enumerate() {
             if i > 0 {
@@ -305,29 +330,52 @@ impl Writer {
                 push_escaped(out, scratch);
             }
         }
-        out.push(b'\n');
         Ok(())
     }
 
-    /// Upserts rows by way of a table that the session has for itself and that each commit empties.
-    fn merge_staged(&mut self, conn: &Conn, rows: &[Row]) -> Result<(), Refusal> {
-        let stage = format!("pg_temp.{}", quote(&stage_name(&self.table.name)));
-        let names: Vec<String> = (0..self.columns.len()).map(|i| format!("c{i}")).collect();
-        if self.staged {
-            // of a part before, in the same transaction
-            conn.run(&format!("TRUNCATE {stage}"))?;
-        } else {
-            // what was made for a shape before, and what was rolled back, may be there or not
-            let columns: Vec<String> =
-                names.iter().zip(&self.columns).map(|(name, c)| format!("{name} {}", c.cast)).collect();
-            conn.run(&format!(
-                "DROP TABLE IF EXISTS {stage}; CREATE TEMP TABLE {} ({}) ON COMMIT DELETE ROWS",
-                quote(&stage_name(&self.table.name)),
-                columns.join(", ")
-            ))?;
-            self.staged = true;
+    /// Can rows be updated from the staging table? There is something to set then, a key is one row there as it is here, and its index
+    /// finds it: not where `bit` is compared with `bit varying`.
+    fn updates_staged(&self) -> bool {
+        !self.folds
+            && self.columns.iter().any(|c| !c.in_key)
+            && !self.columns.iter().any(|c| c.in_key && c.cast == "bit varying")
+    }
+
+    /// Updates those of the rows that are there; says of each whether it is.
+    fn update_staged(&mut self, conn: &Conn, rows: &[Row]) -> Result<Vec<bool>, Refusal> {
+        let stage = self.stage(conn, rows)?;
+        let set: Vec<String> = self
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| !c.in_key)
+            .map(|(i, c)| format!("{} = s.c{i}", c.name))
+            .collect();
+        let key: Vec<String> =
+            self.table.key.iter().map(|i| format!("t.{} = s.c{i}", self.columns[*i].name)).collect();
+        // Of a table that has just been filled the server knows nothing. By the index of the key each row is found at once, however
+        // large the target is; any other way reads all of it.
+        let found = conn.rows(&format!(
+            "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off;
+             UPDATE {} AS t SET {} FROM {stage} AS s WHERE {} RETURNING s.n;
+             SET LOCAL enable_hashjoin = DEFAULT; SET LOCAL enable_mergejoin = DEFAULT",
+            self.full,
+            set.join(", "),
+            key.join(" AND ")
+        ))?;
+        let mut there = vec![false; rows.len()];
+        for n in found.iter().filter_map(|row| row.first()?.as_deref()?.parse::<usize>().ok()) {
+            if let Some(there) = there.get_mut(n) {
+                *there = true;
+            }
         }
-        self.copy(conn, &stage, &names.join(", "), rows)?;
+        Ok(there)
+    }
+
+    /// Upserts rows by way of the staging table.
+    fn merge_staged(&mut self, conn: &Conn, rows: &[Row]) -> Result<(), Refusal> {
+        let stage = self.stage(conn, rows)?;
+        let names: Vec<String> = (0..self.columns.len()).map(|i| format!("c{i}")).collect();
         conn.run(&format!(
             "INSERT INTO {} AS _cdc_target ({}) SELECT {} FROM {stage} {}",
             self.full,
@@ -336,6 +384,28 @@ impl Writer {
             self.on_conflict()
         ))?;
         Ok(())
+    }
+
+    /// Puts rows, with their numbers, into a table that the session has for itself and that each commit empties; gives its name.
+    fn stage(&mut self, conn: &Conn, rows: &[Row]) -> Result<String, Refusal> {
+        let stage = format!("pg_temp.{}", quote(&stage_name(&self.table.name)));
+        if self.staged {
+            // of a part before, in the same transaction
+            conn.run(&format!("TRUNCATE {stage}"))?;
+        } else {
+            // what was made for a shape before, and what was rolled back, may be there or not
+            let columns: Vec<String> =
+                self.columns.iter().enumerate().map(|(i, c)| format!("c{i} {}", c.cast)).collect();
+            conn.run(&format!(
+                "DROP TABLE IF EXISTS {stage}; CREATE TEMP TABLE {} ({}, n integer) ON COMMIT DELETE ROWS",
+                quote(&stage_name(&self.table.name)),
+                columns.join(", ")
+            ))?;
+            self.staged = true;
+        }
+        let names: Vec<String> = (0..self.columns.len()).map(|i| format!("c{i}")).collect();
+        self.copy(conn, &stage, &format!("{}, n", names.join(", ")), rows, true)?;
+        Ok(stage)
     }
 
     /// Upserts rows.
@@ -861,7 +931,7 @@ impl Writer {
         let tried = match doing {
             Doing::Deleting => self.delete(conn, rows),
             Doing::Writing if self.table.is_multiset() => {
-                self.copy(conn, &self.full, &self.names(), rows).map(drop)
+                self.copy(conn, &self.full, &self.names(), rows, false).map(drop)
             }
             Doing::Writing => self.merge(conn, rows),
         };
