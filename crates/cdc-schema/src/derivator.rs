@@ -46,7 +46,8 @@
 //! Columns are united by name and types widened ([`crate::merge`]). A change of one source table must not touch rows of
 //! the others: rows are changed where [`Share`] tells them, a column goes only if nobody else feeds it, and what the target
 //! covers already is nothing to do. In mode lenient no type becomes narrower than the target's: rows of others may have been kept in it.
-//! A column whose values go over to one that others feed, under its new name, goes if they were the last ones (lenient keeps it).
+//! A column whose values go over to one that others feed, under its new name, goes if they were the last ones (lenient keeps it), and so
+//! do those of a table that goes, with its rows.
 //! Where columns of one source table give their names to each other, those of the target stay, and the values of its rows change places.
 
 use crate::evolved::{Evolved, Fed, Feed, Widened, common_or_text, keeps, no_common};
@@ -378,9 +379,7 @@ fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
     let work = Work::new(question, before)?;
     let mut evolved = work.evolved;
     let name = evolved.name.clone();
-    if work.feed < evolved.feeds.len() {
-        evolved.feeds.remove(work.feed);
-    }
+    let had = (work.feed < evolved.feeds.len()).then(|| evolved.feeds.remove(work.feed));
     let source = &before.source().id;
     let kept = |why: &str, evolved| {
         Ok(Derived {
@@ -410,12 +409,41 @@ fn departed(question: &Question<'_>, before: &BoundFlow) -> Result<Derived> {
             evolved: None,
             left: Vec::new(),
         },
-        _ => Derived {
-            steps: vec![step(kind, remove_rows(flow, &name, source, share, false)?)],
-            evolved: Some(evolved),
-            left: Vec::new(),
-        },
+        _ => {
+            let mut steps = vec![step(kind, remove_rows(flow, &name, source, share, false)?)];
+            steps.extend(columns_that_go(question, &mut evolved, had.as_ref(), |_| false)?);
+            Derived { steps, evolved: Some(evolved), left: Vec::new() }
+        }
     })
+}
+
+/// Columns that a table was the last one to have go with its rows, but for those that are to stay: others' rows have nothing in them, and one
+/// that comes later under such a name is another one.
+fn columns_that_go(
+    question: &Question<'_>,
+    evolved: &mut Evolved,
+    had: Option<&Feed>,
+    stays: impl Fn(&Column) -> bool,
+) -> Result<Vec<Step>> {
+    let follows =
+        matches!(question.flow.on_schema_change, SchemaChangeMode::Evolve | SchemaChangeMode::TryEvolve);
+    // (of a table that nobody feeds all is kept, or nothing; and rows that are only marked as deleted keep what they have)
+    if !follows || evolved.feeds.is_empty() || question.flow.soft_delete.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut steps = Vec::new();
+    for there in had.iter().flat_map(|had| &had.columns).filter_map(|f| f.target.as_ref()) {
+        let name = format!("drop_column {there}");
+        let goes = evolved.column(there).is_some_and(|c| !stays(c))
+            && !evolved.is_fed(there)
+            && !evolved.is_key(there);
+        if goes && act(question, "drop_column", &name, &evolved.name)? {
+            evolved.columns.retain(|c| !same_name(&c.name, there));
+            let table = evolved.name.clone();
+            steps.push(step(&name, TargetSchemaChange::DropColumn { table, column: there.to_string() }));
+        }
+    }
+    Ok(steps)
 }
 
 /// Dropped and made again in one statement (CREATE OR REPLACE), or told to be another by a table map.
@@ -437,24 +465,44 @@ fn made_anew(question: &Question<'_>, before: &BoundFlow, after: &BoundFlow) -> 
     let keeps = question.flow.soft_delete.is_some();
     if ignore || keeps || *share != Share::Alone {
         let mut steps = Vec::new();
+        let goes = dropped && replace && !ignore && is_wanted(question.flow, "drop_table");
+        if goes && !again && !keeps {
+            // others' rows are there too: its own go, and those that come are told by the log
+            steps.push(step(
+                "drop_table",
+                remove_rows(question.flow, &name, &before.source().id, share, false)?,
+            ));
+        }
+        let left = match dropped && !again && !goes && !keeps {
+            true => Some(format!(
+                "rows of {} from before it was made anew stay at the target",
+                before.source().id
+            )),
+            false => None,
+        };
         if again || (keeps && replace && !ignore) {
             steps.push(step(
                 "resnapshot_table",
                 remove_rows(question.flow, &name, &before.source().id, share, true)?,
             ));
         }
-        if work.feed < evolved.feeds.len() {
-            evolved.feeds.remove(work.feed);
-        }
+        let had = (work.feed < evolved.feeds.len()).then(|| evolved.feeds.remove(work.feed));
         if ignore {
             evolved.feeds.push(by_name(&evolved, table));
             steps.extend(defaults_that_go(question, &mut evolved));
-            let left = evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default();
+            let left_out = evolved.feeds.last().map(|f| evolved.left(f)).unwrap_or_default();
+            let left = left.into_iter().chain(left_out).collect();
             return Ok(Derived { steps, evolved: Some(evolved), left });
         }
+        let comes = |there: &Column| {
+            let column = table.schema.columns.iter().find(|c| same_name(&c.name, &there.name));
+            column.is_some_and(|c| common(&there.ty, &c.ty).is_some())
+        };
+        steps.extend(columns_that_go(question, &mut evolved, had.as_ref(), comes)?);
         let joined = arrived(&Question { before: None, evolved: Some(&evolved), ..*question }, after)?;
         steps.extend(joined.steps.into_iter().filter(|s| s.name != "resnapshot_table"));
-        return Ok(Derived { steps, ..joined });
+        let left = left.into_iter().chain(joined.left).collect();
+        return Ok(Derived { steps, evolved: joined.evolved, left });
     }
     let mut steps = vec![
         step("drop_table", TargetSchemaChange::DropTable { table: name.clone() }),
