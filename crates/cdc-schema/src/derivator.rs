@@ -2578,7 +2578,11 @@ mod tests {
             let mode = [SchemaChangeMode::Evolve, SchemaChangeMode::Lenient][random(2)];
             // of half of them no column has another type
             let kinds = if seed % 2 == 0 { 1 } else { types.len() };
-            let f = FlowPlan { target: TargetName::Fixed("all".into()), ..flow(mode) };
+            let f = FlowPlan {
+                target: TargetName::Fixed("all".into()),
+                key_conflict: KeyConflict::Last,
+                ..flow(mode)
+            };
             let mut now: Vec<TableSchema> = shards
                 .iter()
                 .map(|name| {
@@ -2616,9 +2620,19 @@ mod tests {
                 }
                 let of = random(2);
                 let (mut changes, mut after) = (Vec::new(), now[of].clone());
+                let is_anew = random(6) == 0;
+                if is_anew {
+                    after.columns.truncate(1);
+                    for name in ["b", "amount", "aside"].iter().take(random(4)) {
+                        after.columns.push(Column::new(*name, types[random(kinds)].clone()));
+                    }
+                    changes.push(SchemaChange::DropTable { table: after.id.clone() });
+                    changes.push(SchemaChange::CreateTable { schema: Arc::new(after.clone()) });
+                    source[of] = after.columns.iter().map(|c| (c.name.to_string(), 0)).collect();
+                }
                 for _ in 0..=random(4) {
                     let names = ["amount", "b", "c", "aside"];
-                    if after.columns.len() < 2 {
+                    if after.columns.len() < 2 || is_anew {
                         break;
                     }
                     let place = 1 + random(after.columns.len() - 1);
@@ -2664,7 +2678,18 @@ mod tests {
                 let shard = Column::new("shard", int(IntWidth::Int));
                 let told = |n: usize| vec![(shard.clone(), Row::pack([cdc_core::Value::Int(n as i64)]))];
                 let share = Share::Told(told(of));
-                let derived = match ask(&f, &changes, Some(&now[of]), Some(&after), &share, Some(&evolved)) {
+                // (in one statement, or in two)
+                let asked = if is_anew && random(2) == 0 {
+                    ask(&f, &changes[..1], Some(&now[of]), None, &share, Some(&evolved)).and_then(|gone| {
+                        let left = gone.evolved.unwrap();
+                        let came = ask(&f, &changes[1..], None, Some(&after), &share, Some(&left))?;
+                        let steps = gone.steps.into_iter().chain(came.steps).collect();
+                        Ok(Derived { steps, ..came })
+                    })
+                } else {
+                    ask(&f, &changes, Some(&now[of]), Some(&after), &share, Some(&evolved))
+                };
+                let derived = match asked {
                     Ok(derived) => derived,
                     Err(error) => {
                         // only where one column would have to hold what has no type in common
@@ -2748,7 +2773,12 @@ mod tests {
                         other => panic!("{other:?}"),
                     }
                 }
-                if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
+                if is_anew {
+                    // lenient keeps those that were there, beside the new ones
+                    if mode == SchemaChangeMode::Lenient {
+                        target[of].values_mut().for_each(|value| *value = 0);
+                    }
+                } else if changes.iter().any(|c| matches!(c, SchemaChange::ResnapshotTable { .. })) {
                     // its rows come anew
                     let feed = derived.evolved.as_ref().unwrap().feed("all", &after.id).unwrap();
                     target[of].values_mut().for_each(|value| *value = 0);
