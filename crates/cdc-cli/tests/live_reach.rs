@@ -106,6 +106,17 @@ fn nobody_is_waited_for_for_ever_at_the_start() -> Result<()> {
             ensure!(tries == 0 || said.err.contains("it was tried for 1s"), "{}", said.text());
             ensure!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         }
+        only_looks_and_fails(job, code)?;
+    }
+    Ok(())
+}
+
+/// Who only looks says it in the same way.
+fn only_looks_and_fails(job: &Job, code: u16) -> Result<()> {
+    for (command, args) in [("verify", &[][..]), ("check", &["--live"])] {
+        let said = Run::start(&mut job.command(command, args))?.wait()?;
+        said.failed(code)?;
+        ensure!(said.code == Some(3), "{command}: {}", said.text());
     }
     Ok(())
 }
@@ -292,7 +303,8 @@ fn an_account_that_is_not_let_in_is_told_at_once() -> Result<()> {
     let pg = Postgres::start(PostgresOptions::default())?;
     let helps = |body: &str| -> Result<()> {
         let began = Instant::now();
-        let said = Job::new(server, "denied", body).fails(1002)?;
+        let job = Job::new(server, "denied", body);
+        let said = job.fails(1002)?;
         ensure!(
             said.err.contains("check user and password") || said.err.contains("CREATE ROLE"),
             "{}",
@@ -303,7 +315,7 @@ fn an_account_that_is_not_let_in_is_told_at_once() -> Result<()> {
             "{}",
             said.text()
         );
-        Ok(())
+        only_looks_and_fails(&job, 1002)
     };
     // a server draws a method of authentication for accounts that are not there, by their names
     for name in ["nobody", "somebody", "anybody", "somebody else"] {
