@@ -37,7 +37,7 @@
 //! *An ENUM's invalid value* (index 0) has no literal that a strict session takes. A row with one is written
 //! by a statement of its own in a session that is not strict, and its warnings are read: any that is not about
 //! that very column is an error. Its text is that of a member of no characters, so where a key is compared, and set by an
-//! expression, an ENUM's number is taken.
+//! expression, an ENUM's number is taken. So it is with a SET that has such a member: the set of that one reads as the empty set.
 //!
 //! # Updates in part
 //! Where columns of a row are absent, the row is there and keeps them: an UPDATE of the others, by key. One that
@@ -129,15 +129,14 @@ impl Writer {
             .key
             .first()
             .map(|first| {
-                // IF gives an ENUM's text, and the invalid value has none: by its number
-                let number = |i: usize| if slots[i].is_enum() { " + 0" } else { "" };
+                // IF gives a text, and that of an ENUM's invalid value is none of its own
                 let same = table.key.iter().map(|i| {
-                    let (name, number) = (&names[*i], number(*i));
-                    format!("{}.{}{number} = {}{number}", quote(&found.name), quote(name), value(name))
+                    let there = format!("{}.{}", quote(&found.name), quote(&names[*i]));
+                    format!("{} = {}", slots[*i].number(&there), slots[*i].number(&value(&names[*i])))
                 });
                 let same: Vec<String> = same.collect();
                 let (column, new) = (quote(&names[*first]), value(&names[*first]));
-                let given = format!("{new}{}", number(*first));
+                let given = slots[*first].number(&new);
                 format!(
                     "{column} = IF({} OR EXP({BEYOND_DOUBLE} + LENGTH({new})) = 0, {given}, {given})",
                     same.join(" AND ")
@@ -146,7 +145,8 @@ impl Writer {
             .into_iter()
             .collect();
         let others = (0..names.len()).filter(|i| set[*i] && table.key.first() != Some(i));
-        assigned.extend(others.map(|i| format!("{} = {}", quote(&names[i]), value(&names[i]))));
+        assigned
+            .extend(others.map(|i| format!("{} = {}", quote(&names[i]), slots[i].number(&value(&names[i])))));
         let alias = if dialect.mariadb { "" } else { " AS _cdc_new" };
         Writer {
             here: quote(&found.name),
