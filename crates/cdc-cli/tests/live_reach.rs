@@ -44,16 +44,31 @@ fn a_target_that_is_not_up_yet_is_waited_for_and_that_is_told() -> Result<()> {
         let said = run.wait()?;
         ensure!(said.code == Some(0), "{}", said.text());
         ensure!(job.verify()? == 2);
+        // stopped before it is there again, a run says where the target stands
+        proxy.refuse(true);
+        let mut run = job.start(&[])?;
+        run.says("trying again in")?;
+        let (_, stands) = said.err.split_once("done: caught up at tick ").unwrap_or_default();
+        let stands = format!("done: stopped at tick {}", stands.split(' ').next().unwrap_or_default());
+        let stopped = run.stop()?;
+        ensure!(stopped.err.contains(&stands), "not {stands}: {}", stopped.text());
     }
     // whoever does not want to wait does not
     let nobody = ReservedPort::find()?;
-    let job = Job::new(server, "early", &mysql(nobody.port, ""));
-    let mut run = job.start(&[])?;
-    run.says("trying again in")?;
-    let began = Instant::now();
-    run.interrupt()?;
-    run.wait()?.failed(2001)?;
-    ensure!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let mut no_source = Job::new(server, "early", SQLITE);
+    no_source.connect_to(nobody.port);
+    for job in [&Job::new(server, "early", &mysql(nobody.port, "")), &no_source] {
+        let mut run = job.start(&[])?;
+        run.says("trying again in 500ms")?;
+        let began = Instant::now();
+        let said = run.stop()?;
+        ensure!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        ensure!(
+            said.err.contains("done: stopped at tick 0,") && !said.err.contains("error["),
+            "{}",
+            said.text()
+        );
+    }
     Ok(())
 }
 
@@ -106,6 +121,17 @@ fn nobody_is_waited_for_for_ever_at_the_start() -> Result<()> {
             ensure!(tries == 0 || said.err.contains("it was tried for 1s"), "{}", said.text());
             ensure!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         }
+        only_looks_and_fails(job, code)?;
+    }
+    Ok(())
+}
+
+/// Who only looks says it in the same way.
+fn only_looks_and_fails(job: &Job, code: u16) -> Result<()> {
+    for (command, args) in [("verify", &[][..]), ("check", &["--live"])] {
+        let said = Run::start(&mut job.command(command, args))?.wait()?;
+        said.failed(code)?;
+        ensure!(said.code == Some(3), "{command}: {}", said.text());
     }
     Ok(())
 }
@@ -292,7 +318,8 @@ fn an_account_that_is_not_let_in_is_told_at_once() -> Result<()> {
     let pg = Postgres::start(PostgresOptions::default())?;
     let helps = |body: &str| -> Result<()> {
         let began = Instant::now();
-        let said = Job::new(server, "denied", body).fails(1002)?;
+        let job = Job::new(server, "denied", body);
+        let said = job.fails(1002)?;
         ensure!(
             said.err.contains("check user and password") || said.err.contains("CREATE ROLE"),
             "{}",
@@ -303,7 +330,7 @@ fn an_account_that_is_not_let_in_is_told_at_once() -> Result<()> {
             "{}",
             said.text()
         );
-        Ok(())
+        only_looks_and_fails(&job, 1002)
     };
     // a server draws a method of authentication for accounts that are not there, by their names
     for name in ["nobody", "somebody", "anybody", "somebody else"] {

@@ -14,6 +14,7 @@
 //! error in (2), (3), (5) and (6) is done again with back-off, each try told, for [`RunOptions::wait`] since the first of
 //! them; then it is the error, since an address that is wrong looks the same as a server that is slow. It makes no difference
 //! whether a server has answered before: one that is refused at the very first connection is the usual case of a start side by side.
+//! A run that is told to stop meanwhile has stopped well: nothing of it is under way.
 //! *Definite* errors (account, database, rights, shape, a host that no name server knows) end the run at once, and whoever only looks
 //! (`check --live`, `verify`) does not wait. Why doing it again is right: (2) and (3) read only, and (2) begins anew as a whole;
 //! a claim may have happened although its answer was lost, and then raises the epoch once more; tables that (6) has made are
@@ -29,7 +30,7 @@
 use crate::sink_driver::{Committer, Feeds, Port as SinkEnd, SinkShared, ToCommitter};
 use crate::source_driver::{Driver, Ended, IN_FLIGHT, Port as SourceEnd, Until, Views};
 use crate::state::{Checkpoint, StateDir, this_run};
-use crate::status::{Info, Phase, StatusHandle};
+use crate::status::{Info, Phase, Status, StatusHandle};
 use crate::view_store::ViewStore;
 use cdc_core::connector::{JobIdentity, Sink, TargetSchemaChange, TargetTable, Upstream};
 use cdc_core::diagnostic::{Diagnostic, Severity};
@@ -137,14 +138,20 @@ pub fn run(plan: &Plan, options: &RunOptions, status: &StatusHandle, stop: &Stop
         let back = Arc::new(AtomicBool::new(false));
         let waiting = Waiting { status, stop, patience };
         // each with threads of its own for input and output: nothing of one is at work in the next
-        let result = threads().and_then(|runtime| {
+        let result = threads().map_err(Halt::from).and_then(|runtime| {
             let result = run_on(&runtime, plan, options, &waiting, &back);
             runtime.shutdown_timeout(Duration::from_millis(500));
             result
         });
         let error = match result {
-            Err(error) if back.load(Ordering::SeqCst) && error.is_transient() && !stop.is_told() => error,
-            result => return result,
+            Err(Halt::Failed(error))
+                if back.load(Ordering::SeqCst) && error.is_transient() && !stop.is_told() =>
+            {
+                error
+            }
+            Err(Halt::Failed(error)) => return Err(error),
+            Err(Halt::Stopped) => return Ok(report(Ended::Stopped, status, Vec::new())),
+            Ok(report) => return Ok(report),
         };
         if status.get().committed > before {
             wait = FIRST_WAIT;
@@ -167,13 +174,33 @@ fn threads() -> Result<tokio::runtime::Runtime> {
         .map_err(|e| Error::definite(codes::INTERNAL, format!("no threads for input and output: {e}")))
 }
 
+/// Why a start has come to no dataflow.
+enum Halt {
+    /// The run was told to stop before it was there.
+    Stopped,
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Halt {
+        Halt::Failed(error)
+    }
+}
+
+/// What a run has come to, from what it shows.
+fn report(ended: Ended, status: &StatusHandle, summaries: Vec<String>) -> Report {
+    let last = status.get();
+    let Status { committed, log_rows, snapshot_rows, .. } = last;
+    Report { ended, committed, log_rows, snapshot_rows, summaries }
+}
+
 fn run_on(
     runtime: &tokio::runtime::Runtime,
     plan: &Plan,
     options: &RunOptions,
     waiting: &Waiting<'_>,
     back: &Arc<AtomicBool>,
-) -> Result<Report> {
+) -> Result<Report, Halt> {
     let Waiting { status, stop, .. } = *waiting;
     let source = only_source(plan)?;
     let mut config = Config::from_options(&source.options)?.relative_to(&options.base);
@@ -191,6 +218,8 @@ fn run_on(
     let fingerprint = fingerprint(plan);
     if let Some(checkpoint) = &found {
         check_fingerprint(checkpoint, plan, &fingerprint)?;
+        // every sink has it, whatever becomes of this start
+        status.update(|s| s.committed = s.committed.max(checkpoint.tick));
     }
     // until the source is there, Ctrl-C must not wait for its time-outs
     let mut stopped = stop.0.subscribe();
@@ -208,15 +237,7 @@ fn run_on(
             }
         })
     })?;
-    let Some(mut capture) = capture else {
-        return Ok(Report {
-            ended: Ended::Stopped,
-            committed: 0,
-            log_rows: 0,
-            snapshot_rows: 0,
-            summaries: Vec::new(),
-        });
-    };
+    let Some(mut capture) = capture else { return Err(Halt::Stopped) };
     let first = found.is_none();
     let base = found.unwrap_or_else(|| Checkpoint {
         pipeline: plan.name.clone(),
@@ -243,7 +264,7 @@ fn run_on(
     if let Some(setting) = capture.partial_images()
         && let Some(missing) = whole_rows_missing(&plan.flows, &schemas, setting).into_iter().next()
     {
-        return Err(Error::from(missing));
+        return Err(Error::from(missing).into());
     }
     warn_of_keys(plan, &schemas, status);
     let mut open = inspect(sinks, plan, &base, first, waiting)?;
@@ -340,7 +361,7 @@ fn run_on(
     };
     let back = back.clone();
     let started = Started { source, capture, base, open, cuts, dir, refusals, graph, views, back };
-    flow(runtime, plan, options, status, stop, started)
+    Ok(flow(runtime, plan, options, status, stop, started)?)
 }
 
 /// Why the rows of a table are other ones for its flows, and for views, behind a statement, so that they must come anew.
@@ -631,15 +652,7 @@ fn flow(
     if let Some(error) = failure.get() {
         return Err(error);
     }
-    let ended = result?;
-    let last = status.get();
-    Ok(Report {
-        ended,
-        committed: last.committed,
-        log_rows: last.log_rows,
-        snapshot_rows: last.snapshot_rows,
-        summaries,
-    })
+    Ok(report(result?, status, summaries))
 }
 
 pub(crate) fn only_source(plan: &Plan) -> Result<&SourcePlan> {
@@ -967,16 +980,20 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     /// Does what needs the other side, which may be away: again after a while, and that is told. `act` is told whether it is done
     /// again. What is wrong for good (an account, a name) is an error at once.
-    fn until<T>(&self, who: &str, mut act: impl FnMut(bool) -> Result<T>) -> Result<T> {
+    fn until<T>(&self, who: &str, mut act: impl FnMut(bool) -> Result<T>) -> Result<T, Halt> {
         let mut wait = FIRST_WAIT;
         let mut begun = None;
         loop {
+            // nothing is begun any more, and who is away has been told of
+            if self.stop.is_told() {
+                return Err(Halt::Stopped);
+            }
             let error = match act(begun.is_some()) {
                 Err(error) if error.is_transient() => error,
-                answer => return answer,
+                answer => return Ok(answer?),
             };
             if self.stop.is_told() {
-                return Err(error.note("told to stop: not tried again"));
+                continue;
             }
             let begun = *begun.get_or_insert_with(Instant::now);
             if let Some(patience) = self.patience
@@ -986,7 +1003,7 @@ impl Waiting<'_> {
                     true => who.to_owned(),
                     false => format!("{who}: it was tried for {patience:?}"),
                 });
-                return Err(error);
+                return Err(Halt::Failed(error));
             }
             let warning = Diagnostic { severity: Severity::Warning, ..error.diagnostic().clone() };
             self.status.notice(warning.note(format!("{who}: trying again in {wait:?}")));
@@ -1051,7 +1068,7 @@ fn inspect(
     base: &Checkpoint,
     first: bool,
     waiting: &Waiting<'_>,
-) -> Result<Vec<OpenSink>> {
+) -> Result<Vec<OpenSink>, Halt> {
     let mut open = Vec::new();
     for (name, sink) in sinks {
         let identity = JobIdentity {

@@ -288,20 +288,48 @@ fn an_enums_invalid_value_is_its_number() {
     done(&mut *sink, 2, &[batch(&plain, changes)]).unwrap();
     assert_eq!(stored(), ["2|1|2|7", "4|1|0|7", "11|1|0|7", "13|2|0|7"]);
     // as a key they are two
-    let columns = vec![Column::new("e", ty).not_null(), Column::new("v", int())];
+    let columns = vec![Column::new("e", ty.clone()).not_null(), Column::new("v", int())];
     let keyed = table("k", columns, &[0]);
     let row = |index, v| Row::pack([e(index), Value::Int(v)]);
     done(&mut *sink, 3, &[upserts(&keyed, 3, &[row(0, 1), row(2, 2), row(1, 3)])]).unwrap();
     let stored = || target.run("SELECT e + 0, v FROM k ORDER BY e + 0");
     assert_eq!(stored(), ["0|1", "1|3", "2|2"]);
+    // written over each keeps its own, as a key and beside one, and in an update in part
+    done(&mut *sink, 4, &[upserts(&keyed, 4, &[row(0, 4), row(2, 5), row(1, 6)])]).unwrap();
+    assert_eq!(stored(), ["0|4", "1|6", "2|5"]);
+    let [id, more] = ["id", "more"].map(|name| Column::new(name, int()).not_null());
+    let columns = vec![id, Column::new("e", ty.clone()).not_null(), Column::new("o", ty), more];
+    let (second, first) = (table("k2", columns.clone(), &[0, 1]), table("k1", columns, &[1, 0]));
+    for (tick, others) in [(5, [1, 2, 0]), (6, [0, 1, 2]), (7, [2, 0, 1])] {
+        let row = |(key, o): (u16, u16)| Row::pack([Value::Int(1), e(key), e(o), Value::Int(tick as i64)]);
+        let rows: Vec<Row> = (0..).zip(others).map(row).collect();
+        done(&mut *sink, tick, &[upserts(&second, tick, &rows), upserts(&first, tick, &rows)]).unwrap();
+        let wanted: Vec<String> =
+            (0..).zip(others).map(|(e, o): (u16, _)| format!("{e}|{o}|{tick}")).collect();
+        for of in ["k2", "k1"] {
+            assert_eq!(
+                target.run(&format!("SELECT e + 0, o + 0, more FROM {of} ORDER BY 1")),
+                wanted,
+                "{of}"
+            );
+        }
+    }
+    let (one, absent) = (Value::Int(1), Value::Absent);
+    let partly = TargetChange {
+        source_op: Op::Update,
+        before: Some(Row::pack([one.clone(), e(0), absent.clone(), absent.clone()])),
+        ..upsert(&first, 8, &Row::pack([one, e(0), absent, Value::Int(8)]))
+    };
+    done(&mut *sink, 8, &[batch(&first, vec![partly])]).unwrap();
+    assert_eq!(target.run("SELECT e + 0, o + 0, more FROM k1 ORDER BY 1"), ["0|2|8", "1|0|7", "2|1|7"]);
     let gone = TargetChange {
         op: cdc_core::connector::TargetOp::Delete,
         row: None,
         key: Row::pack([e(0)]),
-        ..upsert(&keyed, 4, &row(0, 1))
+        ..upsert(&keyed, 9, &row(0, 1))
     };
-    done(&mut *sink, 4, &[batch(&keyed, vec![gone])]).unwrap();
-    assert_eq!(stored(), ["1|3", "2|2"]);
+    done(&mut *sink, 9, &[batch(&keyed, vec![gone])]).unwrap();
+    assert_eq!(stored(), ["1|6", "2|5"]);
 }
 
 fn table_of_time() -> Arc<TargetTable> {

@@ -170,6 +170,12 @@ fn keys_of_every_type_are_equal_to_themselves() {
             ColumnType::Set { labels: ["p".into(), "q".into()].into(), charset: Charset::utf8mb4() },
             vec![Value::Set { bits: 0, labels: "".into() }, Value::Set { bits: 3, labels: "p,q".into() }],
         ),
+        of(
+            ColumnType::Set { labels: ["".into(), "q".into()].into(), charset: Charset::utf8mb4() },
+            [(0, ""), (1, ""), (2, "q"), (3, ",q")]
+                .map(|(bits, labels)| Value::Set { bits, labels: labels.into() })
+                .into(),
+        ),
     ];
     let tables: Vec<(Arc<TargetTable>, Vec<Row>)> = kinds
         .into_iter()

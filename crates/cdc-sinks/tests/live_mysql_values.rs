@@ -219,11 +219,22 @@ fn cases(mariadb: bool, vectors: bool) -> Vec<Case> {
         "CONCAT({} + 0, {})",
         vec![member(0, ""), member(1, "0"), member(2, ""), member(3, "=")],
     ));
+    let charset_of_sets = charset.clone();
     let set = |bits, labels: &'static str| (Value::Set { bits, labels: labels.into() }, labels.to_owned());
     cases.push((
         ColumnType::Set { labels: ["m1".into(), "M1".into(), "it's".into()].into(), charset },
         "{}",
         vec![set(7, "m1,M1,it's"), set(0, ""), set(2, "M1")],
+    ));
+    // the set of a member of no characters reads as the empty one
+    let number = |bits, labels: &'static str| (Value::Set { bits, labels: labels.into() }, format!("{bits}"));
+    cases.push((
+        ColumnType::Set {
+            labels: (0..64).map(|i| if i == 0 { "".into() } else { format!("u{i}").into() }).collect(),
+            charset: charset_of_sets,
+        },
+        "CAST({} AS UNSIGNED)",
+        vec![number(0, ""), number(1, ""), number(3, ",u1"), number(2, "u1"), number(1 << 63 | 1, ",u63")],
     ));
     let json = |v: &'static str| (Value::Json(v.into()), v.replace('\\', "\\\\"));
     cases.push((

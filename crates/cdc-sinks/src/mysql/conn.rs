@@ -67,13 +67,23 @@ pub(crate) struct Link {
 impl Link {
     /// Opens a connection and makes its session. `again`: the target is one that was there.
     pub(crate) fn open(options: &MysqlOptions, again: bool) -> Result<Link> {
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(|e| {
-            Error::transient(codes::TARGET_OPEN, format!("{}: no runtime: {e}", options.place()))
-        })?;
         let secure = secure(options)?;
         let opts = opts(options)?;
         let errors = Errors(options);
         let timeout = options.connect_timeout;
+        let no_runtime =
+            |why: &str| Error::transient(codes::TARGET_OPEN, format!("{}: no runtime{why}", options.place()));
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+        // from here on it is a link's, which knows where a runtime may end
+        let mut link = Link {
+            runtime: Some(runtime.map_err(|e| no_runtime(&format!(": {e}")))?),
+            id: 0,
+            conn: None,
+            patience: Patience::Within(timeout),
+            dialect: Dialect::default(),
+            packet: 1 << 20,
+        };
+        let runtime = link.runtime.as_ref().ok_or_else(|| no_runtime(""))?;
         // the library panics on an RSA key into which the password does not fit, and on methods it does not know
         let try_once = |opts: OptsBuilder| {
             beside(|| {
@@ -117,14 +127,8 @@ impl Link {
                 // it may be away for a moment, but not be named wrong, where it was there before
                 if !again && is_no_host(&e) { error.into_definite() } else { error }
             })?;
-        let mut link = Link {
-            runtime: Some(runtime),
-            id: conn.id(),
-            conn: Some(conn),
-            patience: Patience::Within(timeout),
-            dialect: Dialect::default(),
-            packet: 1 << 20,
-        };
+        link.id = conn.id();
+        link.conn = Some(conn);
         link.begin_session(errors)?;
         link.patience = Patience::Watched(Box::new(Watch {
             opts: used,

@@ -198,9 +198,12 @@ impl TargetReader for MysqlReader {
 
     fn encode_key(&mut self, table: &TargetTable, row: &Row) -> Vec<u8> {
         let (of, dialect) = (&table.schema.columns, Dialect::default());
-        // only of an ENUM it matters what the column is at the target
-        let is_enum = |i: &usize| of.get(*i).is_some_and(|c| matches!(c.ty, ColumnType::Enum { .. }));
-        if !key_columns(table).iter().any(is_enum) {
+        // only of these it matters what the column is at the target
+        let has_members = |i: &usize| {
+            let ty = of.get(*i).map(|c| &c.ty);
+            matches!(ty, Some(ColumnType::Enum { .. } | ColumnType::Set { .. }))
+        };
+        if !key_columns(table).iter().any(has_members) {
             return encode(table, row, |i| Some(Slot::new(&of.get(i)?.ty, "", &dialect)));
         }
         if !self.types.contains_key(&table.name) {

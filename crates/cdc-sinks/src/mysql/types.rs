@@ -593,10 +593,63 @@ pub(crate) struct Slot {
     is_enum: bool,
     /// The number there of the member of no characters, if it has one: that reads as index 0 does, and a text compares equal to both.
     empty: Option<usize>,
+    /// The target's column is a SET with a member of no characters: the set of that one has the text of the empty set.
+    set: Option<Numbers>,
     /// The target's column is a DECIMAL.
     is_decimal: bool,
     /// The target has no -0.0.
     one_zero: bool,
+}
+
+/// A SET whose values go by their numbers.
+#[derive(Debug, Clone)]
+struct Numbers {
+    /// The target's members.
+    members: Vec<String>,
+    /// Of each member of ours its bit there.
+    bits: Vec<Option<u64>>,
+}
+
+impl Numbers {
+    fn new(ty: &ColumnType, found: &str) -> Option<Numbers> {
+        let ColumnType::Set { labels, .. } = ty else { return None };
+        let members = members_of(found);
+        if !found.to_ascii_lowercase().starts_with("set(") || !members.iter().any(String::is_empty) {
+            return None;
+        }
+        let place = |label: &str| members.iter().position(|m| m == label || *m == printed(label));
+        let bits = labels.iter().map(|label| 1_u64.checked_shl(place(label)? as u32)).collect();
+        Some(Numbers { members, bits })
+    }
+
+    /// The number there; a text is that of labels, and an empty one that of none.
+    fn of(&self, value: &Value<'_>) -> Option<u64> {
+        match value {
+            Value::Set { bits, .. } => {
+                let is_in = |i: &usize| *i < 64 && bits >> i & 1 == 1;
+                let beyond = |i| bits.checked_shr(i).is_some_and(|rest| rest != 0);
+                if beyond(self.bits.len() as u32) {
+                    return None;
+                }
+                (0..self.bits.len()).filter(is_in).try_fold(0, |all, i| Some(all | self.bits[i]?))
+            }
+            Value::Text(text) if text.is_empty() => Some(0),
+            Value::Text(text) => text.split(',').try_fold(0, |all, label| {
+                let place = self.members.iter().position(|m| m == label || *m == printed(label))?;
+                Some(all | 1_u64.checked_shl(place as u32)?)
+            }),
+            _ => None,
+        }
+    }
+
+    /// A number there for people.
+    fn show(&self, stored: &str) -> String {
+        let number: u64 = stored.parse().unwrap_or_default();
+        let is_in =
+            |(i, member): (usize, &String)| (i < 64 && number >> i & 1 == 1).then_some(member.clone());
+        let members: Vec<String> = self.members.iter().enumerate().filter_map(is_in).collect();
+        sql::clipped(&format!("{stored} ({members:?})"))
+    }
 }
 
 /// How a value of an ENUM reads that has a member of no characters: the invalid value, ..
@@ -618,6 +671,7 @@ pub(crate) enum Pushed {
 
 impl Slot {
     pub(crate) fn new(ty: &ColumnType, found: &str, dialect: &Dialect) -> Slot {
+        let set = Numbers::new(ty, found);
         let found = found.to_ascii_lowercase();
         Slot {
             ty: ty.clone(),
@@ -628,6 +682,7 @@ impl Slot {
                 .starts_with("enum(")
                 .then(|| members_of(&found).iter().position(String::is_empty).map(|i| i + 1))
                 .flatten(),
+            set,
             is_decimal: found.starts_with("decimal"),
             one_zero: dialect.mariadb,
         }
@@ -675,6 +730,11 @@ impl Slot {
     pub(crate) fn push(&self, out: &mut Vec<u8>, value: &Value<'_>) -> Pushed {
         if !self.fits(value) {
             return Pushed::NoPlace;
+        }
+        if let Some(set) = self.set.as_ref().filter(|_| !value.is_null()) {
+            let Some(number) = set.of(value) else { return Pushed::NoPlace };
+            out.extend_from_slice(number.to_string().as_bytes());
+            return Pushed::Done;
         }
         match value {
             Value::Null => out.extend_from_slice(b"NULL"),
@@ -727,6 +787,11 @@ impl Slot {
         if value.is_null() || !self.fits(value) {
             return false;
         }
+        if let Some(set) = &self.set {
+            let Some(number) = set.of(value) else { return false };
+            out.extend_from_slice(number.to_string().as_bytes());
+            return true;
+        }
         let bits = |v: f64| if v == 0.0 && self.one_zero { 0 } else { v.to_bits() };
         match value {
             Value::Float(v) => out.extend_from_slice(&bits(f64::from(*v)).to_be_bytes()),
@@ -758,9 +823,23 @@ impl Slot {
             ColumnType::Float { .. } => format!("CAST({column} AS DOUBLE)"),
             ColumnType::Bit { .. } => format!("CAST({column} AS UNSIGNED)"),
             ColumnType::Year => format!("{column} + 0"),
+            _ if self.set.is_some() => self.number(&column),
             // (NULL stays NULL)
             _ if self.empty.is_some() => format!("IF({column} + 0 = 0, '0', CONCAT('=', {column}))"),
             _ => column,
+        }
+    }
+
+    /// An expression of this column's type, so that what is compared with it or set to it gets its value where a text is
+    /// that of two: by its number. (A server assigns a SET to a SET by its text.)
+    pub(crate) fn number(&self, expression: &str) -> String {
+        if self.is_enum {
+            format!("{expression} + 0")
+        } else if self.set.is_some() {
+            // (+ 0 would be a DOUBLE, which has 53 bits)
+            format!("CAST({expression} AS UNSIGNED)")
+        } else {
+            expression.to_owned()
         }
     }
 
@@ -774,6 +853,10 @@ impl Slot {
         if self.is_enum {
             out.extend_from_slice(stored);
             return if stored == b"0" { Pushed::Invalid } else { Pushed::Done };
+        }
+        if self.set.is_some() {
+            out.extend_from_slice(stored);
+            return Pushed::Done;
         }
         match &self.ty {
             ColumnType::Int { .. } | ColumnType::Bit { .. } | ColumnType::Year => {
@@ -821,6 +904,10 @@ impl Slot {
             return false;
         }
         match &self.ty {
+            T::Set { .. } if self.set.is_some() => {
+                out.extend_from_slice(format!("{} = ", self.reading(column)).as_bytes());
+                out.extend_from_slice(&expected);
+            }
             T::Enum { .. } if self.empty.is_some() => {
                 out.extend_from_slice(
                     format!("CONVERT({} USING utf8mb4) COLLATE {} = ", self.reading(column), dialect.exact())
@@ -876,6 +963,9 @@ impl Slot {
                 return "0 (the invalid value, which is no member)".to_owned();
             }
             stored = stored.strip_prefix(&[MEMBER]).unwrap_or(stored);
+        }
+        if let Some(set) = &self.set {
+            return set.show(&String::from_utf8_lossy(stored));
         }
         match &self.ty {
             ColumnType::Float { .. } | ColumnType::Double { .. } => {

@@ -36,7 +36,8 @@
 //!
 //! *An ENUM's invalid value* (index 0) has no literal that a strict session takes. A row with one is written
 //! by a statement of its own in a session that is not strict, and its warnings are read: any that is not about
-//! that very column is an error.
+//! that very column is an error. Its text is that of a member of no characters, so where a key is compared, and set by an
+//! expression, an ENUM's number is taken. So it is with a SET that has such a member: the set of that one reads as the empty set.
 //!
 //! # Updates in part
 //! Where columns of a row are absent, the row is there and keeps them: an UPDATE of the others, by key. One that
@@ -112,7 +113,7 @@ impl Writer {
         let names: Vec<String> = (0..columns.len())
             .map(|i| there(i).map_or(columns[i].name.to_string(), |c| c.name.clone()))
             .collect();
-        let slots = (0..columns.len())
+        let slots: Vec<Slot> = (0..columns.len())
             .map(|i| Slot::new(&columns[i].ty, there(i).map_or("", |c| &c.ty), dialect))
             .collect();
         let folds = found.folds_keys(dialect);
@@ -128,20 +129,24 @@ impl Writer {
             .key
             .first()
             .map(|first| {
+                // IF gives a text, and that of an ENUM's invalid value is none of its own
                 let same = table.key.iter().map(|i| {
-                    format!("{0}.{1} = {2}", quote(&found.name), quote(&names[*i]), value(&names[*i]))
+                    let there = format!("{}.{}", quote(&found.name), quote(&names[*i]));
+                    format!("{} = {}", slots[*i].number(&there), slots[*i].number(&value(&names[*i])))
                 });
                 let same: Vec<String> = same.collect();
                 let (column, new) = (quote(&names[*first]), value(&names[*first]));
+                let given = slots[*first].number(&new);
                 format!(
-                    "{column} = IF({} OR EXP({BEYOND_DOUBLE} + LENGTH({new})) = 0, {new}, {new})",
+                    "{column} = IF({} OR EXP({BEYOND_DOUBLE} + LENGTH({new})) = 0, {given}, {given})",
                     same.join(" AND ")
                 )
             })
             .into_iter()
             .collect();
         let others = (0..names.len()).filter(|i| set[*i] && table.key.first() != Some(i));
-        assigned.extend(others.map(|i| format!("{} = {}", quote(&names[i]), value(&names[i]))));
+        assigned
+            .extend(others.map(|i| format!("{} = {}", quote(&names[i]), slots[i].number(&value(&names[i])))));
         let alias = if dialect.mariadb { "" } else { " AS _cdc_new" };
         Writer {
             here: quote(&found.name),
