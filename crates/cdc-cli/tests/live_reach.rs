@@ -52,6 +52,17 @@ fn a_target_that_is_not_up_yet_is_waited_for_and_that_is_told() -> Result<()> {
         let stands = format!("done: stopped at tick {}", stands.split(' ').next().unwrap_or_default());
         let stopped = run.stop()?;
         ensure!(stopped.err.contains(&stands), "not {stands}: {}", stopped.text());
+        // and so at once where the target takes the connection and says nothing
+        proxy.refuse(false);
+        proxy.stall(true);
+        let before = proxy.accepted();
+        let mut run = job.start(&[])?;
+        run.until("it is connected to", |_| Ok(proxy.accepted() > before))?;
+        let began = Instant::now();
+        let stopped = run.stop()?;
+        ensure!(began.elapsed() < Duration::from_secs(1), "{:?}: {}", began.elapsed(), stopped.text());
+        ensure!(stopped.err.contains(&stands), "not {stands}: {}", stopped.text());
+        println!("stopped in {:?}", began.elapsed());
     }
     // whoever does not want to wait does not
     let nobody = ReservedPort::find()?;

@@ -136,14 +136,7 @@ pub fn run(plan: &Plan, options: &RunOptions, status: &StatusHandle, stop: &Stop
     loop {
         let before = status.get().committed;
         let back = Arc::new(AtomicBool::new(false));
-        let waiting = Waiting { status, stop, patience };
-        // each with threads of its own for input and output: nothing of one is at work in the next
-        let result = threads().map_err(Halt::from).and_then(|runtime| {
-            let result = run_on(&runtime, plan, options, &waiting, &back);
-            runtime.shutdown_timeout(Duration::from_millis(500));
-            result
-        });
-        let error = match result {
+        let error = match attempt(plan, options, (status, stop, patience), &back) {
             Err(Halt::Failed(error))
                 if back.load(Ordering::SeqCst) && error.is_transient() && !stop.is_told() =>
             {
@@ -159,9 +152,58 @@ pub fn run(plan: &Plan, options: &RunOptions, status: &StatusHandle, stop: &Stop
         let warning = Diagnostic { severity: Severity::Warning, ..error.diagnostic().clone() };
         status.notice(warning.note(format!("going back to the last checkpoint in {wait:?}")));
         status.update(|s| s.phase = Phase::Starting);
-        waiting.sleep(wait);
+        sleep(wait, stop);
         wait = (wait * 2).min(LONGEST_WAIT);
         patience = None;
+    }
+}
+
+/// Runs once, on a thread of its own. A target is asked by calls that nothing ends but their time-outs: a run that is told to
+/// stop meanwhile leaves the thread behind. That is as if it were killed in a start, which a next one makes good, and
+/// the thread begins no other call.
+fn attempt(
+    plan: &Plan,
+    options: &RunOptions,
+    (status, stop, patience): (&StatusHandle, &Stop, Option<Duration>),
+    back: &Arc<AtomicBool>,
+) -> Result<Report, Halt> {
+    let asking = Arc::new(AtomicBool::new(false));
+    let (to, ended) = mpsc::channel();
+    let work = {
+        let (plan, options, status, stop) = (plan.clone(), options.clone(), status.clone(), stop.clone());
+        let (back, asking) = (back.clone(), asking.clone());
+        move || {
+            let waiting = Waiting { status: &status, stop: &stop, patience, asking: &asking };
+            // each with threads of its own for input and output: nothing of one is at work in the next
+            let result = threads().map_err(Halt::from).and_then(|runtime| {
+                let result = run_on(&runtime, &plan, &options, &waiting, &back);
+                runtime.shutdown_timeout(Duration::from_millis(500));
+                result
+            });
+            // where nobody hears it, it has been left behind
+            let _ = to.send(result);
+        }
+    };
+    let no_thread = |why: String| Error::definite(codes::INTERNAL, format!("no thread for a run: {why}"));
+    std::thread::Builder::new()
+        .name("cdc-run".to_owned())
+        .spawn(work)
+        .map_err(|e| no_thread(e.to_string()))?;
+    let mut told = None;
+    loop {
+        match ended.recv_timeout(Duration::from_millis(20)) {
+            Ok(result) => return result,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(no_thread("it ended without an answer".to_owned()).into());
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if stop.is_told() && asking.load(Ordering::SeqCst) => {
+                // who answers is heard
+                if told.get_or_insert_with(Instant::now).elapsed() > GRACE {
+                    return Err(Halt::Stopped);
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => told = None,
+        }
     }
 }
 
@@ -964,6 +1006,9 @@ fn warn_of_keys(plan: &Plan, schemas: &[Arc<TableSchema>], status: &StatusHandle
     }
 }
 
+/// How long a target that is asked in the start still has for its answer when the run is told to stop.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// The first pause before something is tried again at the start, or the run goes back.
 pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(250);
 
@@ -975,6 +1020,8 @@ struct Waiting<'a> {
     status: &'a StatusHandle,
     stop: &'a Stop,
     patience: Option<Duration>,
+    /// Set while the other side is waited for.
+    asking: &'a AtomicBool,
 }
 
 impl Waiting<'_> {
@@ -988,7 +1035,10 @@ impl Waiting<'_> {
             if self.stop.is_told() {
                 return Err(Halt::Stopped);
             }
-            let error = match act(begun.is_some()) {
+            self.asking.store(true, Ordering::SeqCst);
+            let answer = act(begun.is_some());
+            self.asking.store(false, Ordering::SeqCst);
+            let error = match answer {
                 Err(error) if error.is_transient() => error,
                 answer => return Ok(answer?),
             };
@@ -1007,17 +1057,17 @@ impl Waiting<'_> {
             }
             let warning = Diagnostic { severity: Severity::Warning, ..error.diagnostic().clone() };
             self.status.notice(warning.note(format!("{who}: trying again in {wait:?}")));
-            self.sleep(wait);
+            sleep(wait, self.stop);
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
+}
 
-    /// Ctrl-C is not to wait.
-    fn sleep(&self, wait: Duration) {
-        let until = Instant::now() + wait;
-        while Instant::now() < until && !self.stop.is_told() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+/// Ctrl-C is not to wait.
+fn sleep(wait: Duration, stop: &Stop) {
+    let until = Instant::now() + wait;
+    while Instant::now() < until && !stop.is_told() {
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
