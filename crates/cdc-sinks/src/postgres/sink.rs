@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Changes that wait at most, and their bytes.
-const WAITING: usize = 20_000;
-const WAITING_BYTES: usize = 8 << 20;
+const WAITING: usize = 50_000;
+const WAITING_BYTES: usize = 16 << 20;
 
 /// How long a session that was told to end may take.
 const ENDING: Duration = Duration::from_secs(10);
