@@ -338,7 +338,8 @@ impl Server {
     /// Stops its process where it stands, or lets it go on: a machine that hangs. Connections stay open, and are even accepted.
     pub fn freeze(&self, frozen: bool) -> Result<()> {
         let running = self.running.as_ref().context("the server does not run")?;
-        signal(&running.child, if frozen { Signal::SIGSTOP } else { Signal::SIGCONT })
+        signal(&running.child, if frozen { Signal::SIGSTOP } else { Signal::SIGCONT })?;
+        if frozen { stands_still(running.child.id()) } else { Ok(()) }
     }
 
     /// Starts the server again, on the same data and port, after shutting it down if it runs.
@@ -678,6 +679,28 @@ fn shorten(text: &str) -> String {
     match text.char_indices().nth(LIMIT) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_string(),
+    }
+}
+
+/// Waits until every thread of a process has stopped: the signal is taken by one of them, and on a busy machine the others may answer
+/// somebody before.
+pub(crate) fn stands_still(pid: u32) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let mut moves = false;
+        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+            // a thread that has ended meanwhile has no state any more
+            let stat = fs::read_to_string(task?.path().join("stat")).unwrap_or_default();
+            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            moves |= state.is_some_and(|state| !matches!(state, 'T' | 't' | 'Z' | 'X'));
+        }
+        if !moves {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("process {pid} was told to stop and has not");
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

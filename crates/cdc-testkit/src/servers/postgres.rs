@@ -469,7 +469,7 @@ impl Postgres {
                 other => other.map_err(|e| anyhow!("signalling process {pid}: {e}"))?,
             }
         }
-        Ok(())
+        if frozen { super::stands_still(pid) } else { Ok(()) }
     }
 
     /// Starts the server again, on the same data and port, after shutting it down if it runs.
