@@ -643,20 +643,26 @@ fn equal_keys_of_two_tables_are_refused_unless_the_last_one_is_to_stay() -> Resu
     Ok(())
 }
 
+/// [`three_targets`], and a flow into each of them that makes one table of all tables of a database, told apart by their names.
+fn shards_into_three(target: &str, mode: &str) -> Result<(Server, Postgres, String)> {
+    let (mysql, postgres, body) = three_targets()?;
+    let (sinks, _) = body.split_once("src.* =>").context("flows")?;
+    let flow = |sink: &str| {
+        format!(
+            "src.* |> extend meta.table as shard => {sink}.{target} key (shard, id) with {{ on_schema_change = {mode} }}\n"
+        )
+    };
+    let flows = ["dw", "my", "pg"].map(flow).concat();
+    Ok((mysql, postgres, format!("{sinks}{flows}")))
+}
+
 /// Columns of one of two shards give their names to each other: its rows follow, those of the other stay.
 #[test]
 fn case_52_columns_of_a_shard_give_each_other_their_names_mysql_only() -> Result<()> {
     let server = server();
     for (mode, b) in [("evolve", "BIGINT"), ("lenient", "VARCHAR(20)")] {
-        let (mysql, postgres, body) = three_targets()?;
-        let (sinks, _) = body.split_once("src.* =>").context("flows")?;
         let database = format!("crossed_{mode}");
-        let mut body = sinks.to_owned();
-        for sink in ["dw", "my", "pg"] {
-            body.push_str(&format!(
-                "src.* |> extend meta.table as shard => {sink}.{database} key (shard, id) with {{ on_schema_change = {mode} }}\n"
-            ));
-        }
+        let (mysql, postgres, body) = shards_into_three(&database, mode)?;
         let sql = format!(
             "CREATE TABLE t1 (id INT PRIMARY KEY, a INT, b {b}, own INT); CREATE TABLE t2 (id INT PRIMARY KEY, a INT, b {b});
              INSERT INTO t1 VALUES (1, 10, '20', 30), (2, 12, NULL, 32); INSERT INTO t2 VALUES (1, 11, '21'), (2, NULL, '23')"
@@ -756,15 +762,8 @@ fn case_52_a_column_of_a_shard_goes_over_to_another_ones() -> Result<()> {
             ],
         ),
     ] {
-        let (mysql, postgres, body) = three_targets()?;
-        let (sinks, _) = body.split_once("src.* =>").context("flows")?;
         let database = format!("taken_over_{mode}");
-        let mut body = sinks.to_owned();
-        for sink in ["dw", "my", "pg"] {
-            body.push_str(&format!(
-                "src.* |> extend meta.table as shard => {sink}.{database} key (shard, id) with {{ on_schema_change = {mode} }}\n"
-            ));
-        }
+        let (mysql, postgres, body) = shards_into_three(&database, mode)?;
         let job = begin(server, &database, sql, "", &body)?;
         for change in changes {
             server.sql(&format!("USE {database}; {change}"))?;
